@@ -1,0 +1,116 @@
+package redfence
+
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/observe"
+)
+
+// Config says what an Engine is made of. Nodes and Ledger are required.
+type Config struct {
+	// Nodes are clients of independent Redis masters, an odd number of them,
+	// usually 5. They stay the caller's: Close does not close them. Their
+	// options must have ContextTimeoutEnabled set and MaxRetries -1;
+	// lock.Dial makes such clients.
+	Nodes []redis.UniversalClient
+	// CacheNodes keep the cache of responses, if not Nodes.
+	CacheNodes []redis.UniversalClient
+	// Ledger arbitrates claims and keeps responses: fallback.Open, or
+	// fallback.NewMemory for one process without durability. It stays the
+	// caller's.
+	Ledger fallback.Ledger
+	// Policy is used by requests that bring none.
+	Policy Policy
+	// Owner names this process in the ledger, for people. Defaults to host
+	// name and process id.
+	Owner string
+	// Secret keys fingerprints and authenticates cached records, so that a
+	// forged record is a miss. At least 16 bytes. Defaults to none.
+	Secret []byte
+	// NodeTimeout is the deadline of one command at one Redis node.
+	// Defaults to 100 ms.
+	NodeTimeout time.Duration
+	// LedgerTimeout is the deadline of one statement at the ledger as its
+	// caller sees it. Defaults to 5 s.
+	LedgerTimeout time.Duration
+	// CacheTTL bounds how long Redis keeps a response, whatever its
+	// retention. Defaults to 24 h.
+	CacheTTL time.Duration
+	// MaxResponse is the largest encoded response that is recorded, in
+	// bytes. Defaults to 1 MiB.
+	MaxResponse int
+	// MaxInFlight bounds the keys that this engine runs at once; the next
+	// one gets ErrOverloaded. Defaults to 10,000.
+	MaxInFlight int
+	// MaxCompleting bounds the completions that wait for the ledger to come
+	// back. Defaults to 10,000.
+	MaxCompleting int
+	// TrustClients accepts clients whose options cannot be read.
+	TrustClients bool
+	// Observer receives events. Defaults to none.
+	Observer observe.Observer
+}
+
+const (
+	defaultNodeTimeout   = 100 * time.Millisecond
+	defaultLedgerTimeout = 5 * time.Second
+	defaultCacheTTL      = 24 * time.Hour
+	defaultMaxResponse   = 1 << 20
+	defaultMaxInFlight   = 10_000
+	defaultMaxCompleting = 10_000
+	minSecret            = 16
+)
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Owner, processName())
+	setDefault(&c.NodeTimeout, defaultNodeTimeout)
+	setDefault(&c.LedgerTimeout, defaultLedgerTimeout)
+	setDefault(&c.CacheTTL, defaultCacheTTL)
+	setDefault(&c.MaxResponse, defaultMaxResponse)
+	setDefault(&c.MaxInFlight, defaultMaxInFlight)
+	setDefault(&c.MaxCompleting, defaultMaxCompleting)
+	c.Policy = c.Policy.withDefaults()
+	c.Observer = observe.Or(c.Observer)
+	return c
+}
+
+// Validate reports every problem that can be seen without a connection, all
+// at once.
+func (c Config) Validate() error {
+	var list problems.List
+	c.withDefaults().check(&list)
+	return list.Err()
+}
+
+func (c Config) check(list *problems.List) {
+	switch n := len(c.Nodes); {
+	case n == 0:
+		list.Add("Nodes: none; give an odd number of independent Redis masters, usually 5 (lock.Dial makes clients)")
+	case n%2 == 0:
+		list.Add("Nodes: %d is even; a majority needs an odd number: add one or leave one out", n)
+	}
+	if c.Ledger == nil {
+		list.Add("Ledger: none; open Postgres with fallback.Open, or use fallback.NewMemory for one process")
+	}
+	if n := len(c.Secret); n > 0 && n < minSecret {
+		list.Add("Secret: %d bytes; at least %d", n, minSecret)
+	}
+	positive := func(name string, d time.Duration) {
+		if d < 0 {
+			list.Add("%s: %v is negative", name, d)
+		}
+	}
+	positive("NodeTimeout", c.NodeTimeout)
+	positive("LedgerTimeout", c.LedgerTimeout)
+	positive("CacheTTL", c.CacheTTL)
+	for name, n := range map[string]int{"MaxResponse": c.MaxResponse, "MaxInFlight": c.MaxInFlight, "MaxCompleting": c.MaxCompleting} {
+		if n < 0 {
+			list.Add("%s: %d is negative", name, n)
+		}
+	}
+	c.Policy.check(list, "Policy")
+}
