@@ -1,0 +1,101 @@
+package measure
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Latencies are kept from a microsecond to two minutes with three digits.
+const (
+	lowest  = int64(time.Microsecond)
+	highest = int64(2 * time.Minute)
+	digits  = 3
+)
+
+// shardCount is a compromise between memory and callers that meet.
+const shardCount = 16
+
+// A Sample is what one round measured.
+type Sample struct {
+	Callers int     `json:"callers"`
+	Seconds float64 `json:"seconds"`
+	// Ops is the number of operations that succeeded within Seconds; one that
+	// spans an edge counts for the part within.
+	Ops float64 `json:"ops"`
+	// Failed operations are neither in Ops nor in the latencies.
+	Failed int64 `json:"failed"`
+	// FirstError is the text of the first failure.
+	FirstError string `json:"first_error,omitempty"`
+	// Usage is the processor time and memory spent, failures included.
+	Usage Usage `json:"usage"`
+
+	hist *hdrhistogram.Histogram
+}
+
+// Rate returns operations per second.
+func (s Sample) Rate() float64 {
+	if s.Seconds == 0 {
+		return 0
+	}
+	return s.Ops / s.Seconds
+}
+
+// Quantile returns the latency that the share q of the operations did not
+// exceed; 0 when there was none.
+func (s Sample) Quantile(q float64) time.Duration {
+	if s.hist == nil || s.hist.TotalCount() == 0 {
+		return 0
+	}
+	return time.Duration(s.hist.ValueAtQuantile(q * 100))
+}
+
+// Max returns the longest latency.
+func (s Sample) Max() time.Duration { return s.Quantile(1) }
+
+// shards spread the recording of many callers over a few histograms.
+type shards [shardCount]struct {
+	mu     sync.Mutex
+	hist   *hdrhistogram.Histogram
+	ops    float64
+	failed int64
+	first  string
+	_      [64]byte // keeps two shards off one cache line
+}
+
+func newShards() *shards {
+	s := new(shards)
+	for i := range s {
+		s[i].hist = hdrhistogram.New(lowest, highest, digits)
+	}
+	return s
+}
+
+func (s *shards) record(caller int, share float64, took time.Duration, err error) {
+	shard := &s[caller%shardCount]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if err != nil {
+		shard.failed++
+		if shard.first == "" {
+			shard.first = err.Error()
+		}
+		return
+	}
+	shard.ops += share
+	_ = shard.hist.RecordValue(min(max(int64(took), lowest), highest)) // within bounds: cannot fail
+}
+
+func (s *shards) sum() Sample {
+	total := Sample{hist: hdrhistogram.New(lowest, highest, digits)}
+	for i := range s {
+		total.Ops += s[i].ops
+		total.Failed += s[i].failed
+		total.hist.Merge(s[i].hist)
+		if total.FirstError == "" {
+			total.FirstError = s[i].first
+		}
+	}
+	return total
+}
