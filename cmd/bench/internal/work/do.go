@@ -1,0 +1,93 @@
+package work
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/redfence/redfence/cmd/bench/internal/contend"
+)
+
+// Fresh runs work for ids that are new. Now and then an id is sent again at
+// once, which must give the same response without another run.
+func Fresh(doer contend.Doer, prefix string, size int) Job {
+	check := new(Check)
+	return Job{Check: check, Op: func(ctx context.Context, caller, n int) error {
+		id := fmt.Sprintf("%s/%d/%d", prefix, caller, n)
+		made := Body(id, size)
+		got, replayed, err := doer.Do(ctx, id, func() ([]byte, error) { return made, nil })
+		if err != nil {
+			return err
+		}
+		if replayed || !bytes.Equal(got, made) {
+			check.expect(false, "the first request for %s got another's response", id)
+		}
+		if due(caller, n) {
+			return again(ctx, doer, id, made, check)
+		}
+		return nil
+	}}
+}
+
+// again sends an id whose work has run.
+func again(ctx context.Context, doer contend.Doer, id string, made []byte, check *Check) error {
+	ran := false
+	got, replayed, err := doer.Do(ctx, id, func() ([]byte, error) { ran = true; return made, nil })
+	if err != nil {
+		return err
+	}
+	check.expect(!ran && replayed && bytes.Equal(got, made), "%s: a second run (ran %v, replayed %v)", id, ran, replayed)
+	return nil
+}
+
+// Replays asks again for ids that are complete; every response is checked.
+// It runs the work of the ids first.
+func Replays(ctx context.Context, doer contend.Doer, prefix string, ids, size int) (Job, error) {
+	names := make([]string, ids)
+	bodies := make([][]byte, ids)
+	if err := eachOf(ids, func(i int) error {
+		names[i] = fmt.Sprintf("%s/%d", prefix, i)
+		bodies[i] = Body(names[i], size)
+		_, _, err := doer.Do(ctx, names[i], func() ([]byte, error) { return bodies[i], nil })
+		return err
+	}); err != nil {
+		return Job{}, fmt.Errorf("fill %d ids to replay: %w", ids, err)
+	}
+	check := new(Check)
+	return Job{Check: check, Op: func(ctx context.Context, _, _ int) error {
+		i := rand.IntN(ids)
+		return again(ctx, doer, names[i], bodies[i], check)
+	}}, nil
+}
+
+// eachOf calls f for 0 … n-1, a few at a time, and returns the first error.
+func eachOf(n int, f func(int) error) error {
+	const workers = 32
+	var once sync.Once
+	var first error
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for i := w; i < n; i += workers {
+				if err := f(i); err != nil {
+					once.Do(func() { first = err })
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return first
+}
+
+// Body makes a response of the given size that differs from id to id and
+// compresses about as well as JSON does.
+func Body(id string, size int) []byte {
+	b := make([]byte, 0, size+64)
+	for i := 0; len(b) < size; i++ {
+		b = fmt.Appendf(b, `{"id":%q,"line":%d,"amount":%d},`, id, i, rand.IntN(1_000_000))
+	}
+	return b[:size]
+}
