@@ -1,0 +1,33 @@
+GO      ?= go
+SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test long bench check
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install redis-server, postgresql and a C compiler where they are missing
+	@scripts/setup.sh test
+
+demo: ## kill Redis nodes under load for a minute, and judge (SECONDS=60)
+	@scripts/setup.sh demo
+	$(GO) run ./chaos -duration $(SECONDS)s
+
+test: ## run every test, with the race detector
+	@scripts/setup.sh test
+	$(GO) test -race -timeout 15m ./...
+
+check: ## formatting and go vet
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags chaos ./...
+
+long: ## tests with many more random cases, then three chaos runs of ten minutes
+	@scripts/setup.sh test
+	REDFENCE_LONG=1 $(GO) test -race -timeout 60m -count 1 ./...
+	for seed in 1 2 3; do $(GO) run ./chaos -duration 10m -seed $$seed || exit 1; done
+
+bench: ## measure against other libraries on servers of its own
+	@scripts/setup.sh demo
+	$(GO) run ./cmd/bench
