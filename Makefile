@@ -17,6 +17,7 @@ demo: ## kill Redis nodes under load for a minute, and judge (SECONDS=60)
 test: ## run every test, with the race detector
 	@scripts/setup.sh test
 	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -tags chaos ./internal/failpoint
 
 check: ## formatting and go vet
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi

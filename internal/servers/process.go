@@ -27,6 +27,7 @@ type process struct {
 type spec struct {
 	path string
 	args []string
+	env  []string // beside the few that everybody gets
 	dir  string
 	log  string
 	cred *syscall.Credential // nil: as ourselves
@@ -43,6 +44,7 @@ func spawn(s spec) (*process, error) {
 	cmd := exec.Command(s.path, s.args...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + s.dir}
+	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:  syscall.SIGKILL,
