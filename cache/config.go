@@ -1,0 +1,46 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/redfence/redfence/internal/node"
+	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/observe"
+)
+
+// Config says how responses are cached. Its zero value is ready.
+type Config struct {
+	// TTL bounds how long Redis keeps a record, whatever its retention. It
+	// only frees memory. Defaults to 24 h.
+	TTL time.Duration
+	// Keys authenticates records. Defaults to none.
+	Keys Keys
+	// NodeTimeout is the deadline of one command at one node. Used by New
+	// only. Defaults to 250 ms.
+	NodeTimeout time.Duration
+	// TrustClients accepts clients whose options cannot be read. Used by New
+	// only.
+	TrustClients bool
+	// Observer receives observe.CachePut for puts that did not store, and
+	// observe.CacheUnverified. Defaults to none.
+	Observer observe.Observer
+}
+
+const defaultTTL = 24 * time.Hour
+
+func (c Config) withDefaults() Config {
+	if c.TTL == 0 {
+		c.TTL = defaultTTL
+	}
+	if c.NodeTimeout == 0 {
+		c.NodeTimeout = node.DefaultTimeout
+	}
+	c.Observer = observe.Or(c.Observer)
+	return c
+}
+
+func (c Config) check(list *problems.List) {
+	if c.TTL < time.Millisecond {
+		list.Add("TTL: %v; at least 1 ms", c.TTL)
+	}
+}
