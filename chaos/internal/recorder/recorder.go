@@ -1,0 +1,209 @@
+// Package recorder is the ground truth of a chaos run: a log of handler starts
+// and effects that knows neither Redis nor Postgres nor the engine. What it
+// has acknowledged is on disk.
+package recorder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/redfence/redfence/chaos/internal/history"
+)
+
+// Recorder takes effects over HTTP and appends them to a file, with one fsync
+// for all that came in meanwhile. It is safe for concurrent use.
+type Recorder struct {
+	clock  func() time.Duration
+	file   *os.File
+	server *http.Server
+	url    string
+	in     chan pending
+	done   chan struct{} // closed when the writer has ended
+
+	mu      sync.Mutex // guards what follows
+	effects []history.Effect
+	starts  map[string]int // by key
+	twice   int            // keys with more than one start
+	failed  error          // of the log; the run is worth nothing after it
+}
+
+type pending struct {
+	effect history.Effect
+	ack    chan error
+}
+
+// New starts a recorder that appends to the file and takes the time from
+// clock.
+func New(path string, clock func() time.Duration) (*Recorder, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("recorder: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("recorder: %w", err), file.Close())
+	}
+	r := &Recorder{
+		clock: clock, file: file, url: "http://" + listener.Addr().String(),
+		in: make(chan pending, 1024), done: make(chan struct{}), starts: map[string]int{},
+	}
+	r.server = &http.Server{Handler: http.HandlerFunc(r.serve)}
+	go func() { _ = r.server.Serve(listener) }()
+	go r.write()
+	return r, nil
+}
+
+// URL is where Client sends to.
+func (r *Recorder) URL() string { return r.url }
+
+func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
+	var e history.Effect
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16)).Decode(&e); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := r.Record(e); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// Record appends an effect, with the present time, and returns once it is on
+// disk.
+func (r *Recorder) Record(e history.Effect) error {
+	e.At = r.clock()
+	p := pending{effect: e, ack: make(chan error, 1)}
+	r.in <- p
+	return <-p.ack
+}
+
+// write takes whatever is waiting, writes it, syncs once, and acknowledges.
+func (r *Recorder) write() {
+	defer close(r.done)
+	var buffer bytes.Buffer
+	enc := json.NewEncoder(&buffer)
+	for first := range r.in {
+		batch := []pending{first}
+		for more := true; more && len(batch) < cap(r.in); {
+			select {
+			case p, open := <-r.in:
+				if more = open; open {
+					batch = append(batch, p)
+				}
+			default:
+				more = false
+			}
+		}
+		buffer.Reset()
+		for _, p := range batch {
+			if err := enc.Encode(p.effect); err != nil {
+				r.fail(err)
+			}
+		}
+		err := r.commit(buffer.Bytes())
+		r.keep(batch, err)
+	}
+}
+
+func (r *Recorder) commit(text []byte) error {
+	if _, err := r.file.Write(text); err != nil {
+		return err
+	}
+	return r.file.Sync()
+}
+
+func (r *Recorder) keep(batch []pending, err error) {
+	if err != nil {
+		r.fail(err)
+	}
+	r.mu.Lock()
+	for _, p := range batch {
+		r.effects = append(r.effects, p.effect)
+		if p.effect.Kind == history.Start {
+			r.starts[p.effect.Key]++
+			if r.starts[p.effect.Key] == 2 {
+				r.twice++
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, p := range batch {
+		p.ack <- err
+	}
+}
+
+func (r *Recorder) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = errors.Join(r.failed, fmt.Errorf("recorder: %w", err))
+}
+
+// Twice returns how many keys have had more than one start so far.
+func (r *Recorder) Twice() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.twice
+}
+
+// Effects returns what was recorded so far.
+func (r *Recorder) Effects() []history.Effect {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]history.Effect(nil), r.effects...)
+}
+
+// Close ends the recorder. The error says whether the log can be trusted.
+func (r *Recorder) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := r.server.Shutdown(ctx)
+	if err == nil { // else a handler may still send
+		close(r.in)
+		<-r.done
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(err, r.failed, r.file.Close())
+}
+
+// Client sends effects to a recorder. It is safe for concurrent use.
+type Client struct {
+	url  string
+	http *http.Client
+}
+
+// NewClient returns a client for the recorder at the URL.
+func NewClient(url string) *Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	return &Client{url: url, http: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+}
+
+// Record sends one effect and returns once it is on disk.
+func (c *Client) Record(ctx context.Context, e history.Effect) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("recorder: %s", resp.Status)
+	}
+	return errors.Join(err, resp.Body.Close())
+}
+
+// Close gives idle connections back.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
