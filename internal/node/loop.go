@@ -1,0 +1,303 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/redfence/redfence/observe"
+)
+
+// loop is the node's one goroutine: it drains what is waiting into one
+// pipeline, waits for the answers, delivers them, and starts again.
+func (n *Node) loop() {
+	defer close(n.done)
+	defer n.hangUp()
+	for {
+		select {
+		case <-n.closing:
+			n.refuse(n.takeAll(), ErrClosed)
+			return
+		case <-n.wake:
+			n.drain()
+		case <-n.probe.C:
+			n.tryAgain()
+		}
+	}
+}
+
+// drain sends pipelines until nothing is queued or the node is down.
+func (n *Node) drain() {
+	for {
+		ops := n.take()
+		if len(ops) == 0 {
+			return
+		}
+		report, err := n.circuit.Allow()
+		if err != nil {
+			n.refuse(ops, n.Down())
+			continue
+		}
+		err = n.exchange(ops)
+		report(err)
+		n.judge(err)
+	}
+}
+
+// tryAgain probes a node that is down.
+func (n *Node) tryAgain() {
+	report, err := n.circuit.Allow()
+	if err != nil { // too early
+		n.probe.Reset(n.cfg.OpenFor)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
+	defer cancel()
+	err = n.connect(ctx)
+	if err == nil {
+		err = n.ping(ctx)
+	}
+	report(err)
+	n.judge(err)
+}
+
+func (n *Node) ping(ctx context.Context) error {
+	var err error
+	if n.conn != nil {
+		err = n.conn.Ping(ctx).Err()
+	} else {
+		err = n.client.Ping(ctx).Err()
+	}
+	if err == nil || Answered(err) {
+		return nil
+	}
+	n.hangUp()
+	return err
+}
+
+// judge follows the breaker after a report. gobreaker calls back under its
+// own lock, so its state is read here instead.
+func (n *Node) judge(err error) {
+	open := n.circuit.State() != gobreaker.StateClosed
+	was := n.down.Load() != nil
+	if err != nil {
+		n.cause = err
+	}
+	switch {
+	case open:
+		n.down.Store(&downError{cause: n.cause})
+		n.probe.Reset(n.cfg.OpenFor + time.Millisecond)
+		n.refuse(n.takeAll(), n.Down())
+		if !was {
+			n.since = time.Now()
+			n.cfg.Observer.Observe(observe.NodeDown{Node: n.addr, Cause: n.cause.Error()})
+		}
+	case was:
+		n.down.Store(nil)
+		n.cfg.Observer.Observe(observe.NodeUp{Node: n.addr, After: time.Since(n.since)})
+		fallthrough
+	case err == nil:
+		n.sendLater()
+	}
+}
+
+// sendLater queues what has waited for an answer of this node, some at a time.
+func (n *Node) sendLater() {
+	n.mu.Lock()
+	some := n.later[:min(len(n.later), deferredAtOnce)]
+	if len(some) == 0 {
+		n.mu.Unlock()
+		return
+	}
+	for _, op := range some {
+		op.state.Store(queued)
+	}
+	n.queue = append(n.queue, some...)
+	n.later = append([]*Op(nil), n.later[len(some):]...)
+	n.mu.Unlock()
+	n.signal()
+}
+
+// take returns what is waiting, at most maxBatch, without what was cancelled.
+// The slice is valid until the next take.
+func (n *Node) take() []*Op {
+	n.mu.Lock()
+	ops := n.queue
+	var rest []*Op
+	if len(ops) > maxBatch {
+		ops, rest = ops[:maxBatch:maxBatch], ops[maxBatch:]
+	}
+	n.queue = append(n.spare[:0], rest...)
+	n.mu.Unlock()
+	n.spare = ops
+	if len(rest) > 0 {
+		n.spare = nil // ops and rest share an array
+	}
+	return n.claim(ops)
+}
+
+func (n *Node) claim(ops []*Op) []*Op {
+	live := ops[:0]
+	for _, op := range ops {
+		if op.state.CompareAndSwap(queued, sent) {
+			live = append(live, op)
+			continue
+		}
+		op.To.Reply(op, nil, ErrCancelled)
+	}
+	if len(live) == 0 && len(ops) > 0 {
+		return n.take()
+	}
+	return live
+}
+
+func (n *Node) takeAll() []*Op {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ops := n.queue
+	n.queue, n.spare = nil, nil
+	if n.ended {
+		ops = append(ops, n.later...)
+		n.later = nil
+	}
+	return ops
+}
+
+// refuse answers commands that were not sent.
+func (n *Node) refuse(ops []*Op, err error) {
+	if err == nil {
+		err = ErrDown
+	}
+	for _, op := range ops {
+		reason := err
+		if op.state.Swap(idle) == cancelled {
+			reason = ErrCancelled
+		}
+		op.To.Reply(op, nil, reason)
+	}
+}
+
+// exchange sends one pipeline and delivers the answers. Its error is what the
+// breaker counts: a failure to get answers, not what the answers say.
+func (n *Node) exchange(ops []*Op) error {
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
+	defer cancel()
+	n.busyAt.Store(time.Now().UnixNano())
+	defer n.busyAt.Store(0)
+	if err := n.connect(ctx); err != nil {
+		if isLocal(err) {
+			n.refuse(ops, errors.Join(ErrOverloaded, err))
+			return ErrOverloaded
+		}
+		n.refuse(ops, &downError{cause: err})
+		return err
+	}
+	err := n.pipeline(ctx, ops)
+	if err != nil && ctx.Err() == nil && !isTimeout(err) && !isLocal(err) {
+		err = n.again(ctx, ops)
+	}
+	n.deliver(ops, err)
+	return err
+}
+
+// again sends the pipeline once more after its connection broke: the usual
+// reason is a connection that was closed while idle.
+func (n *Node) again(ctx context.Context, ops []*Op) error {
+	for _, op := range ops {
+		op.resent = true
+	}
+	if err := n.connect(ctx); err != nil {
+		return err
+	}
+	return n.pipeline(ctx, ops)
+}
+
+// pipeline returns the failure that keeps answers from being trusted, after
+// hanging up.
+func (n *Node) pipeline(ctx context.Context, ops []*Op) error {
+	var pipe redis.Pipeliner
+	if n.conn != nil {
+		pipe = n.conn.Pipeline()
+	} else {
+		pipe = n.client.Pipeline()
+	}
+	for _, op := range ops {
+		op.cmd = redis.NewCmd(ctx, op.Args...)
+		_ = pipe.Process(ctx, op.cmd) // queues; errors come with Exec
+	}
+	_, err := pipe.Exec(ctx)
+	if err == nil || err == redis.Nil {
+		return nil
+	}
+	// Exec reports the first error; an answer of the server is one too.
+	for _, op := range ops {
+		if err := op.cmd.Err(); err != nil && err != redis.Nil && !Answered(err) {
+			n.hangUp()
+			return err
+		}
+	}
+	return nil
+}
+
+// deliver hands the answers out. With an error, commands that got an answer
+// of the server before the connection broke still get it.
+func (n *Node) deliver(ops []*Op, failure error) {
+	missing := false
+	for _, op := range ops {
+		if op.cmd.Err() == nil {
+			if p, ok := op.To.(Peeker); ok {
+				p.Peek(op, op.cmd.Val())
+			}
+		} else if n.inFull(op) {
+			missing = true
+		}
+	}
+	if missing {
+		n.putBack(ops)
+	}
+	for _, op := range ops {
+		cmd := op.cmd
+		op.cmd = nil
+		switch err := cmd.Err(); {
+		case op.state.Load() == queued: // put back
+		case err == nil || err == redis.Nil:
+			n.answer(op, cmd.Val(), nil)
+		case Answered(err) || failure == nil:
+			n.answer(op, nil, err)
+		default:
+			n.answer(op, nil, failure)
+		}
+	}
+}
+
+func (n *Node) answer(op *Op, value any, err error) {
+	op.state.Store(idle)
+	op.To.Reply(op, value, err)
+}
+
+// inFull rewrites a command whose script the server does not know.
+func (n *Node) inFull(op *Op) bool {
+	if op.Script == nil || op.full || !strings.HasPrefix(op.cmd.Err().Error(), "NOSCRIPT") {
+		return false
+	}
+	op.Args, op.full = op.Script.inFull(op.Args), true
+	op.state.Store(queued)
+	return true
+}
+
+// putBack queues the rewritten commands before everything else, in order.
+func (n *Node) putBack(ops []*Op) {
+	var front []*Op
+	for _, op := range ops {
+		if op.state.Load() == queued {
+			front = append(front, op)
+		}
+	}
+	n.mu.Lock()
+	n.queue = append(front, n.queue...)
+	n.mu.Unlock()
+}

@@ -1,0 +1,80 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// try makes one try at the lock, under a token of its own.
+func (r *Redlock) try(ctx context.Context, name string, o Options) (*held, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &Error{Op: opAcquire, Name: name, Ctx: err}
+	}
+	token, key := newToken(), r.key(name)
+	value := valueOf(token, r.cfg.Owner, 0)
+	c := r.acquireCall(key, token, value, o.TTL)
+	start := time.Now()
+	err := r.run(ctx, c, key, value, o.TTL)
+	until := start.Add(o.TTL - drift(o.TTL))
+	if err == nil && time.Now().Before(until) {
+		return r.hold(ctx, name, token, 0, o, c, until), nil
+	}
+	c.giveUp()
+	return nil, failure(opAcquire, name, c, ctx.Err())
+}
+
+// acquireCall prepares the acquire of one try on every node.
+func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call {
+	c := newCall(opAcquire, r.nodes, readAcquire)
+	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
+	c.command(acquireScript, acquireScript.Command([]string{key}, value, ttl.Milliseconds()))
+	return c
+}
+
+// readAcquire reads the answer to an acquire: a fence, or {holder, TTL}.
+func readAcquire(s *slot, value any) (vote, error) {
+	switch v := value.(type) {
+	case string:
+		fence, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return failed, fmt.Errorf("unexpected fence %q", capped(v))
+		}
+		s.reply.fence = fence
+		return yes, nil
+	case []any:
+		if len(v) == 2 {
+			s.reply.holder, _ = v[0].(string)
+			s.reply.ttlMS, _ = v[1].(int64)
+			return no, nil
+		}
+	}
+	return failed, errUnexpected
+}
+
+// readChange reads the answer to an extension or a release.
+func readChange(s *slot, value any) (vote, error) {
+	switch value {
+	case replyDone:
+		return yes, nil
+	case replyMissing:
+		s.reply.missing = true
+		return no, nil
+	case replyOther:
+		return no, nil
+	}
+	return failed, errUnexpected
+}
+
+// readRelease is readChange, except that a release which was sent twice and
+// finds nothing has succeeded the first time.
+func readRelease(s *slot, value any) (vote, error) {
+	if value == replyMissing && s.op.Resent() {
+		return yes, nil
+	}
+	return readChange(s, value)
+}
+
+var errUnexpected = errors.New("unexpected answer")

@@ -1,0 +1,276 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redfence/redfence/internal/node"
+)
+
+// A vote is what one node has said in one call.
+type vote uint8
+
+const (
+	out vote = iota
+	yes
+	no
+	failed
+)
+
+// errNoAnswer is the cause of a node that was still out when its call was over.
+var errNoAnswer = errors.New("no answer within the node deadline")
+
+// A reader turns the answer of a node into its vote. It runs under the call's
+// mutex and may keep what it reads in the slot.
+type reader func(s *slot, value any) (vote, error)
+
+// A call is one command sent to all nodes, and what has come back. It is
+// decided as soon as the verdict is certain; answers that come later are
+// still read, and a grant that arrives after the call was given up is undone.
+type call struct {
+	kind  string // opAcquire, opExtend, opRelease
+	nodes []*node.Node
+	read  reader
+	// undo, if set, is called outside the mutex for each node that granted,
+	// or may have granted, something to a call that was given up.
+	undo func(s *slot, certain bool)
+	// late, if set, is called outside the mutex for each vote that comes
+	// after the verdict.
+	late func(s *slot)
+	// failed, if set, is called outside the mutex for each node that gave no
+	// answer, in time or not.
+	failed func(s *slot)
+
+	mu      sync.Mutex
+	votes   count
+	result  outcome
+	started bool
+	sent    bool
+	gaveUp  bool
+	decided chan struct{}
+	slots   []slot
+}
+
+// A slot is one node's part in a call. It is also the connection that redsync
+// gets for that node and call (pool.go).
+type slot struct {
+	call  *call
+	i     int // the node's place
+	op    node.Op
+	vote  vote
+	err   error // why it failed
+	reply reply
+
+	seeded bool // the lock was put back there
+}
+
+// reply is what a node told beside its vote.
+type reply struct {
+	fence  int64
+	holder string
+	ttlMS  int64
+	// missing: the node has no such lock.
+	missing bool
+}
+
+func newCall(kind string, nodes []*node.Node, read reader) *call {
+	c := &call{kind: kind, nodes: nodes, read: read, decided: make(chan struct{}), slots: make([]slot, len(nodes))}
+	for i := range c.slots {
+		s := &c.slots[i]
+		s.call, s.i, s.op.To = c, i, s
+	}
+	return c
+}
+
+// command gives every node the same command.
+func (c *call) command(script *node.Script, args []any) {
+	for i := range c.slots {
+		c.slots[i].op.Script, c.slots[i].op.Args = script, args
+	}
+}
+
+func (s *slot) node() *node.Node { return s.call.nodes[s.i] }
+
+// send sends the round, once, whoever asks first. No verdict stands before
+// every node has its command in its queue, so that a release that follows a
+// verdict also follows the acquire, on each node.
+func (c *call) send() {
+	c.mu.Lock()
+	first := !c.started
+	c.started = true
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	for i := range c.slots {
+		c.nodes[i].Send(&c.slots[i].op)
+	}
+	c.mu.Lock()
+	c.sent = true
+	c.settle(c.votes.decide(len(c.slots)))
+	c.mu.Unlock()
+}
+
+// Reply implements node.Receiver.
+func (s *slot) Reply(_ *node.Op, value any, err error) {
+	c := s.call
+	c.mu.Lock()
+	if err == nil {
+		s.vote, err = c.read(s, value)
+	} else {
+		s.vote = failed
+	}
+	s.err = err
+	switch s.vote {
+	case yes:
+		c.votes.yes++
+	case no:
+		c.votes.no++
+	default:
+		c.votes.failed++
+	}
+	late := c.result != undecided && c.late != nil
+	if c.sent {
+		c.settle(c.votes.decide(len(c.slots)))
+	}
+	undo := c.gaveUp && c.undo != nil && s.mayHold()
+	c.mu.Unlock()
+	if undo {
+		c.undo(s, s.vote == yes)
+	}
+	if late {
+		c.late(s)
+	}
+	if s.vote == failed && c.failed != nil {
+		c.failed(s)
+	}
+}
+
+// settle records the verdict; the first one stands.
+func (c *call) settle(o outcome) {
+	if c.result == undecided && o != undecided {
+		c.result = o
+		close(c.decided)
+	}
+}
+
+// mayHold says whether the node granted something, or may have.
+func (s *slot) mayHold() bool {
+	return s.vote == yes || (s.vote == failed && !node.Unsent(s.err) && !node.Answered(s.err))
+}
+
+// expire ends the call at its deadline: nodes that are still out count as
+// failed.
+func (c *call) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.votes
+	v.failed += len(c.slots) - v.yes - v.no - v.failed
+	c.settle(v.decide(len(c.slots)))
+}
+
+// cancel ends the call because its caller has gone.
+func (c *call) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle(cancelled)
+}
+
+// giveUp undoes what the call has done and will still do. It does not wait.
+func (c *call) giveUp() {
+	c.mu.Lock()
+	if c.gaveUp {
+		c.mu.Unlock()
+		return
+	}
+	c.gaveUp = true
+	c.settle(cancelled)
+	var hold []*slot
+	for i := range c.slots {
+		s := &c.slots[i]
+		if s.vote == out {
+			s.op.Cancel()
+		} else if s.mayHold() {
+			hold = append(hold, s)
+		}
+	}
+	c.mu.Unlock()
+	if c.undo == nil {
+		return
+	}
+	for _, s := range hold {
+		c.undo(s, s.vote == yes)
+	}
+}
+
+// retire ends a call that was won, when its lease has ended: commands that
+// are still queued are taken back, and what may arrive late is undone. The
+// nodes that granted are the release's business.
+func (c *call) retire() {
+	c.mu.Lock()
+	c.gaveUp = true
+	var doubtful []*slot
+	for i := range c.slots {
+		s := &c.slots[i]
+		switch {
+		case s.vote == out:
+			s.op.Cancel()
+		case s.vote == failed && s.mayHold():
+			doubtful = append(doubtful, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range doubtful {
+		c.undo(s, false)
+	}
+}
+
+// outcome returns the verdict, or undecided.
+func (c *call) outcome() outcome {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.result
+}
+
+// wait blocks until the verdict is certain or ctx ends; owner tells whether
+// that was the caller's doing.
+func (c *call) wait(ctx, owner context.Context) {
+	select {
+	case <-c.decided:
+	case <-ctx.Done():
+		c.giveUpWaiting(owner)
+	}
+}
+
+// giveUpWaiting settles a call whose context has ended.
+func (c *call) giveUpWaiting(owner context.Context) {
+	if owner.Err() != nil {
+		c.cancel()
+		return
+	}
+	c.expire()
+}
+
+// causes lists what each node that did not say yes has said.
+func (c *call) causes() []NodeError {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []NodeError
+	for i := range c.slots {
+		s := &c.slots[i]
+		e := NodeError{Node: c.nodes[i].Addr(), Index: i}
+		switch s.vote {
+		case yes:
+			continue
+		case no:
+			e.Err, e.Holder = ErrTaken, ownerOf(s.reply.holder)
+		case failed:
+			e.Err = s.err
+		default:
+			e.Err = errNoAnswer
+		}
+		list = append(list, e)
+	}
+	return list
+}

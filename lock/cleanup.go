@@ -1,0 +1,58 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/redfence/redfence/internal/node"
+)
+
+const (
+	// undoFor is how long a node that does not answer is owed a clean-up. A
+	// command that it had already received takes effect when it wakes up, and
+	// then holds the lock for one TTL.
+	undoFor = 10 * time.Minute
+	// A clean-up that finds nothing may have overtaken what it is to undo, on
+	// another connection: it comes back a few times.
+	undoAgain = 250 * time.Millisecond
+	undoTries = 4
+)
+
+// cleanup removes one try's lock from one node, however long that takes. It
+// names the try's token, so it can never touch a later one.
+type cleanup struct {
+	node  *node.Node
+	op    node.Op
+	until time.Time
+	tries int // left, when it finds nothing
+}
+
+// clean starts a clean-up. Doubtful: it is not known whether, or when, the
+// node makes the lock.
+func (r *Redlock) clean(n *node.Node, key, token string, doubtful bool) {
+	c := &cleanup{node: n, until: time.Now().Add(undoFor)}
+	if doubtful {
+		c.tries = undoTries
+	}
+	c.op.Script = releaseScript
+	c.op.Args = releaseScript.Command([]string{key}, token, "")
+	c.op.To = c
+	if n.Down() != nil {
+		n.Later(&c.op)
+		return
+	}
+	n.Send(&c.op)
+}
+
+// Reply implements node.Receiver.
+func (c *cleanup) Reply(_ *node.Op, value any, err error) {
+	switch {
+	case err == nil && value == replyMissing && c.tries > 0:
+		c.tries--
+		time.AfterFunc(undoAgain, func() { c.node.Send(&c.op) })
+	case err == nil, isClosed(err), time.Now().After(c.until):
+	case isOverloaded(err), node.Answered(err):
+		time.AfterFunc(undoAgain, func() { c.node.Send(&c.op) })
+	default:
+		c.node.Later(&c.op)
+	}
+}

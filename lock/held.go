@@ -1,0 +1,177 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// held is the Lease of a Redlock.
+type held struct {
+	r     *Redlock
+	name  string
+	key   string
+	token string
+	fence int64
+	ttl   time.Duration
+	// acquired is the call that won; what it left on its way is undone when
+	// the lease ends.
+	acquired *call
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	state  leaseState
+	until  time.Time
+	lapse  *time.Timer // fires at until
+	renew  *time.Timer
+	hold   *time.Timer // MaxHold, if any
+	flight *extension
+}
+
+type leaseState uint8
+
+const (
+	stateHeld leaseState = iota
+	stateReleased
+	stateLost
+)
+
+// renewals per TTL: two may fail before the lease is in danger.
+const renewals = 3
+
+// hold makes the lease of a call that was won.
+func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o Options, c *call, until time.Time) *held {
+	h := &held{r: r, name: name, key: r.key(name), token: token, fence: fence, ttl: o.TTL, acquired: c, until: until}
+	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lapse = time.AfterFunc(time.Until(until), h.lapsed)
+	h.renew = time.AfterFunc(o.TTL/renewals, h.renewNow)
+	if o.MaxHold > 0 {
+		h.hold = time.AfterFunc(o.MaxHold, h.heldTooLong)
+	}
+	return h
+}
+
+// Name implements Lease.
+func (h *held) Name() string { return h.name }
+
+// Context implements Lease.
+func (h *held) Context() context.Context { return h.ctx }
+
+// Done implements Lease.
+func (h *held) Done() <-chan struct{} { return h.ctx.Done() }
+
+// Fence implements Lease.
+func (h *held) Fence() int64 { return h.fence }
+
+// ValidUntil implements Lease.
+func (h *held) ValidUntil() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until
+}
+
+// lapsed is the lost signal: a timer of its own, so that no renewal that hangs
+// can delay it.
+func (h *held) lapsed() {
+	h.mu.Lock()
+	if left := time.Until(h.until); h.state == stateHeld && left > 0 { // renewed meanwhile
+		h.lapse.Reset(left)
+		h.mu.Unlock()
+		return
+	}
+	h.endAs(stateLost, ErrLost)
+}
+
+// endAs ends a held lease and unlocks h.mu. It returns whether it was held.
+func (h *held) endAs(s leaseState, cause error) bool {
+	if h.state != stateHeld {
+		h.mu.Unlock()
+		return false
+	}
+	h.state = s
+	h.lapse.Stop()
+	h.renew.Stop()
+	if h.hold != nil {
+		h.hold.Stop()
+	}
+	h.mu.Unlock()
+	h.cancel(cause)
+	return true
+}
+
+// lose ends the lease and removes what is left of it.
+func (h *held) lose() {
+	h.mu.Lock()
+	if h.endAs(stateLost, ErrLost) {
+		h.giveBack()
+	}
+}
+
+func (h *held) heldTooLong() { h.lose() }
+
+// valid says whether the lease is held inside its validity. h.mu is held.
+func (h *held) valid() bool { return h.state == stateHeld && time.Now().Before(h.until) }
+
+// Release implements Lease.
+func (h *held) Release(ctx context.Context) error {
+	h.mu.Lock()
+	if h.state == stateReleased {
+		h.mu.Unlock()
+		return nil
+	}
+	inTime := h.valid()
+	if !h.endAs(stateReleased, ErrNotHeld) || !inTime {
+		h.mu.Lock()
+		h.state = stateLost
+		h.mu.Unlock()
+		h.giveBack()
+		return &Error{Op: opRelease, Name: h.name, Reason: ErrLost}
+	}
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	c := h.releaseCall()
+	err := h.r.run(ctx, c, h.key, h.token, h.ttl)
+	h.acquired.retire()
+	if err != nil {
+		return failure(opRelease, h.name, c, ctx.Err())
+	}
+	return nil
+}
+
+// releaseLater queues the release and does not wait for it.
+func (h *held) releaseLater() {
+	h.mu.Lock()
+	if h.endAs(stateReleased, ErrNotHeld) {
+		h.giveBack()
+	}
+}
+
+// giveBack sends the release and does not wait for it.
+func (h *held) giveBack() {
+	h.releaseCall().send()
+	h.acquired.retire()
+}
+
+// releaseCall prepares the release. It follows, in each node's queue, whatever
+// was sent for the lease before. A node that does not answer gets it later.
+func (h *held) releaseCall() *call {
+	c := newCall(opRelease, h.r.nodes, readRelease)
+	c.command(releaseScript, releaseScript.Command([]string{h.key}, h.token, h.r.channel(h.name)))
+	c.failed = func(s *slot) { h.r.clean(s.node(), h.key, h.token, false) }
+	return c
+}
+
+// ReleaseLater gives a lease back without waiting for the answers, at no cost
+// of a goroutine where the lease allows it.
+func ReleaseLater(lease Lease) {
+	if l, ok := lease.(interface{ releaseLater() }); ok {
+		l.releaseLater()
+		return
+	}
+	go func() { _ = lease.Release(context.Background()) }() // nobody waits
+}

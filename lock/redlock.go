@@ -1,0 +1,160 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redfence/redfence/internal/node"
+	"github.com/redfence/redfence/internal/problems"
+)
+
+// A Redlock is a Locker over independent Redis nodes. It is safe for
+// concurrent use.
+type Redlock struct {
+	cfg      Config
+	set      *node.Set
+	nodes    []*node.Node
+	ownsSet  bool
+	redsync  *redsync.Redsync
+	canary   string
+	canaries atomic.Uint64
+}
+
+var _ Locker = (*Redlock)(nil)
+
+// New returns a Redlock over the clients, which stay the caller's. It succeeds
+// with every node down. Its error lists every problem at once.
+func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Redlock, error) {
+	cfg = cfg.withDefaults()
+	var list problems.List
+	cfg.check(&list)
+	checkOdd(&list, len(clients))
+	set, err := node.NewSet(clients, node.Config{
+		Timeout:      cfg.NodeTimeout,
+		Scripts:      Scripts(),
+		TrustClients: cfg.TrustClients,
+		Observer:     cfg.Observer,
+	})
+	list.AddErr(err)
+	if err := list.Err(); err != nil {
+		if set != nil {
+			set.Close()
+		}
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	r := newRedlock(set, cfg)
+	r.ownsSet = true
+	return r, nil
+}
+
+// NewOn returns an unguarded Redlock over a set of nodes that it shares with
+// others. Close does not close the set.
+func NewOn(set *node.Set, cfg Config) (*Redlock, error) {
+	cfg = cfg.withDefaults()
+	var list problems.List
+	cfg.check(&list)
+	checkOdd(&list, len(set.Nodes()))
+	if !cfg.Unguarded {
+		list.Add("Unguarded: not set; the restart guard needs connections of its own: use New")
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	return newRedlock(set, cfg), nil
+}
+
+func checkOdd(list *problems.List, n int) {
+	if n > 0 && n%2 == 0 {
+		list.Add("%d nodes: an even number tolerates no more failures than one less; use an odd number", n)
+	}
+}
+
+func newRedlock(set *node.Set, cfg Config) *Redlock {
+	pools := make([]redsyncredis.Pool, len(set.Nodes()))
+	for i := range pools {
+		pools[i] = pool{index: i}
+	}
+	return &Redlock{
+		cfg:     cfg,
+		set:     set,
+		nodes:   set.Nodes(),
+		redsync: redsync.New(pools...),
+		canary:  "canary:" + newToken(),
+	}
+}
+
+// Close stops the locker. Leases that are still held are not released; they
+// are no longer renewed, and lapse.
+func (r *Redlock) Close() error {
+	if r.ownsSet {
+		r.set.Close()
+	}
+	return nil
+}
+
+// key is the name of a lock in Redis.
+func (r *Redlock) key(name string) string { return r.cfg.Prefix + "{" + name + "}:l" }
+
+// channel is where releases of a lock are told.
+func (r *Redlock) channel(name string) string { return r.cfg.Prefix + "{" + name + "}:r" }
+
+// options resolves and checks what one acquire asks for.
+func (r *Redlock) options(name string, opts []Option) (Options, error) {
+	o := Resolve(Options{TTL: r.cfg.TTL, MaxHold: r.cfg.MaxHold}, opts...)
+	var list problems.List
+	if name == "" || len(name) > maxName {
+		list.Add("name of %d bytes; 1 to %d", len(name), maxName)
+	}
+	checkTTL(&list, "TTL", o.TTL)
+	if !r.cfg.Unguarded && o.TTL > r.cfg.MaxTTL {
+		list.Add("TTL: %v is above the deployment's MaxTTL %v", o.TTL, r.cfg.MaxTTL)
+	}
+	if err := list.Err(); err != nil {
+		return o, fmt.Errorf("lock: acquire %s: %w: %w", quoted(name), ErrNotAcquired, err)
+	}
+	return o, nil
+}
+
+// TryAcquire makes one try. Its error is an *Error.
+func (r *Redlock) TryAcquire(ctx context.Context, name string, opts ...Option) (Lease, error) {
+	o, err := r.options(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	h, err := r.try(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Do acquires name, runs fn with the lease's context and releases. It returns
+// what fn returns, joined with ErrLost when the lease was lost meanwhile.
+func (r *Redlock) Do(ctx context.Context, name string, fn func(ctx context.Context) error, opts ...Option) error {
+	return Do(ctx, r, name, fn, opts...)
+}
+
+// Probe takes and gives back a lock that nobody else uses: it succeeds when a
+// quorum answers and can be written to.
+func (r *Redlock) Probe(ctx context.Context) error {
+	name := fmt.Sprintf("%s:%d", r.canary, r.canaries.Add(1))
+	h, err := r.try(ctx, name, Options{TTL: max(time.Second, 4*r.cfg.NodeTimeout)})
+	if err != nil {
+		return err
+	}
+	h.releaseLater()
+	return nil
+}
+
+func isClosed(err error) bool     { return errors.Is(err, ErrClosed) }
+func isOverloaded(err error) bool { return errors.Is(err, ErrOverloaded) }
+
+// drift is what is taken off a TTL for clocks that run apart.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
