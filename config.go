@@ -6,6 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/keyring"
+	"github.com/redfence/redfence/internal/node"
 	"github.com/redfence/redfence/internal/problems"
 	"github.com/redfence/redfence/observe"
 )
@@ -28,11 +30,15 @@ type Config struct {
 	// Owner names this process in the ledger, for people. Defaults to host
 	// name and process id.
 	Owner string
-	// Secret keys fingerprints and authenticates cached records, so that a
-	// forged record is a miss. At least 16 bytes. Defaults to none.
-	Secret []byte
+	// Secrets key fingerprints and authenticate cached records, so that a
+	// forged record is a miss. The first is used for what is new, the others
+	// for what is there: put a new one first, and drop an old one when the
+	// longest retention is over. Defaults to none.
+	Secrets []Secret
+	// Seal encrypts stored responses under the first secret (AES-256-GCM).
+	Seal bool
 	// NodeTimeout is the deadline of one command at one Redis node.
-	// Defaults to 100 ms.
+	// Defaults to 250 ms.
 	NodeTimeout time.Duration
 	// LedgerTimeout is the deadline of one statement at the ledger as its
 	// caller sees it. Defaults to 5 s.
@@ -55,14 +61,29 @@ type Config struct {
 	Observer observe.Observer
 }
 
+// A Secret is a key with the id that records name it by.
+type Secret struct {
+	// ID is 1 to 255; 0 stands for no secret.
+	ID uint8
+	// Key has at least 16 bytes.
+	Key []byte
+}
+
+func (c Config) keyring() (*keyring.Ring, error) {
+	list := make([]keyring.Secret, len(c.Secrets))
+	for i, s := range c.Secrets {
+		list[i] = keyring.Secret{ID: s.ID, Bytes: s.Key}
+	}
+	return keyring.New(list...)
+}
+
 const (
-	defaultNodeTimeout   = 100 * time.Millisecond
+	defaultNodeTimeout   = node.DefaultTimeout
 	defaultLedgerTimeout = 5 * time.Second
 	defaultCacheTTL      = 24 * time.Hour
 	defaultMaxResponse   = 1 << 20
 	defaultMaxInFlight   = 10_000
 	defaultMaxCompleting = 10_000
-	minSecret            = 16
 )
 
 func (c Config) withDefaults() Config {
@@ -96,8 +117,11 @@ func (c Config) check(list *problems.List) {
 	if c.Ledger == nil {
 		list.Add("Ledger: none; open Postgres with fallback.Open, or use fallback.NewMemory for one process")
 	}
-	if n := len(c.Secret); n > 0 && n < minSecret {
-		list.Add("Secret: %d bytes; at least %d", n, minSecret)
+	if _, err := c.keyring(); err != nil {
+		list.Add("Secrets: %w", err)
+	}
+	if c.Seal && len(c.Secrets) == 0 {
+		list.Add("Seal: needs Secrets")
 	}
 	positive := func(name string, d time.Duration) {
 		if d < 0 {
@@ -107,10 +131,13 @@ func (c Config) check(list *problems.List) {
 	positive("NodeTimeout", c.NodeTimeout)
 	positive("LedgerTimeout", c.LedgerTimeout)
 	positive("CacheTTL", c.CacheTTL)
-	for name, n := range map[string]int{"MaxResponse": c.MaxResponse, "MaxInFlight": c.MaxInFlight, "MaxCompleting": c.MaxCompleting} {
+	count := func(name string, n int) {
 		if n < 0 {
 			list.Add("%s: %d is negative", name, n)
 		}
 	}
+	count("MaxResponse", c.MaxResponse)
+	count("MaxInFlight", c.MaxInFlight)
+	count("MaxCompleting", c.MaxCompleting)
 	c.Policy.check(list, "Policy")
 }

@@ -38,6 +38,8 @@ var (
 	// ErrExpired: the key's retention is over and its policy says that it
 	// never runs again.
 	ErrExpired = errors.New("key expired")
+	// ErrInvalid: the request cannot be used as it is. Nothing was started.
+	ErrInvalid = errors.New("invalid request")
 	// ErrClosed: the engine was closed.
 	ErrClosed = errors.New("engine closed")
 )
@@ -79,9 +81,52 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-const (
-	shownKey = 12
-)
+// describe completes an engine's error: a bare sentinel becomes an *Error, and
+// what an *Error does not say yet is filled in. Other errors are the handler's
+// and stay as they are.
+func describe(err error, op string, key Key, route observe.Route) error {
+	var known *Error
+	switch {
+	case err == nil:
+		return nil
+	case isSentinel(err):
+		known = &Error{Kind: err}
+	default:
+		e, ok := err.(*Error)
+		if !ok {
+			return err
+		}
+		full := *e
+		known = &full
+	}
+	if known.Op == "" {
+		known.Op, known.Key, known.Route = op, key, route
+	}
+	if known.Hint == "" {
+		known.Hint = hints[known.Kind]
+	}
+	return known
+}
+
+func isSentinel(err error) bool {
+	switch err {
+	case ErrInProgress, ErrMismatch, ErrUnknownOutcome, ErrClaimLost, ErrMaxProcessing, ErrLedgerUnavailable,
+		ErrNotReplayable, ErrOverloaded, ErrExpired, ErrInvalid, ErrClosed:
+		return true
+	}
+	return false
+}
+
+// hints say what to do next.
+var hints = map[error]string{
+	ErrInProgress:        "send the same request again later",
+	ErrMismatch:          "use a new key for a new request",
+	ErrUnknownOutcome:    "find out whether the effect happened, then redfence resolve",
+	ErrLedgerUnavailable: "nothing was started; send the same request again later",
+	ErrOverloaded:        "nothing was started; send the same request again later",
+}
+
+const shownKey = 12 // bytes
 
 // quoteKey shows the beginning of a key: enough to find a request, too little
 // to replay one.

@@ -2,6 +2,8 @@ package redfence
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/observe"
@@ -54,6 +56,16 @@ type Response struct {
 	Status int
 	Header map[string][]string
 	Body   []byte
+}
+
+// clone returns a response that shares nothing with r.
+func (r Response) clone() Response {
+	r.Header = maps.Clone(r.Header)
+	for name, values := range r.Header {
+		r.Header[name] = slices.Clone(values)
+	}
+	r.Body = slices.Clone(r.Body)
+	return r
 }
 
 // A Handler does the work of one key. Its context ends when the claim may be

@@ -95,8 +95,8 @@ const (
 	Reread             // read the row and look for the token
 	StartRun           // start the handler, now
 	SendOutcome        // record State.Outcome
-	Watch              // start the renewals and the timers
-	Unwatch            // stop them
+	Watch              // start the renewals, and the timer of NextTick
+	Unwatch            // stop the renewals
 	WarnLost           // close the channel of Execution.Lost
 	CancelLost         // cancel the handler: the claim may be another's
 	CancelMax          // cancel the handler: its time is over

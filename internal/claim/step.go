@@ -79,6 +79,7 @@ func doubtful(s State, e Event) (State, Action) {
 			s.Phase = Orphan
 			return s, Fail | HandOver | Reread
 		}
+		return s, Reread // the janitor does not give up
 	case Closing:
 		s.Phase = Over
 	}

@@ -169,7 +169,7 @@ func (m *monitor) check(t *rapid.T, s State, e Event, next State, act Action) {
 		t.Fatal("the outcome of a started handler is the handler's to give")
 	case e.Kind != Renewed && e.Kind != Granted && next.Grant != s.Grant:
 		t.Fatal("something but the ledger moved the deadline")
-	case act.Has(SendClaim|Reread), act.Has(SendClaim|SendOutcome), act.Has(Reread|SendOutcome):
+	case act.Has(SendClaim | Reread), act.Has(SendClaim | SendOutcome), act.Has(Reread | SendOutcome):
 		t.Fatal("more than one call")
 	case next.Phase == Over && act.Has(SendOutcome):
 		t.Fatal("a call after the end")

@@ -1,0 +1,244 @@
+package redfence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/claim"
+	"github.com/redfence/redfence/internal/failpoint"
+	"github.com/redfence/redfence/lock"
+	"github.com/redfence/redfence/observe"
+)
+
+// A run is one claim on its way: it carries the actions of package
+// internal/claim out and brings the answers back as events.
+type run struct {
+	engine *Engine
+	call   *call
+	req    fallback.ClaimRequest
+	over   int64 // the fence of the lapsed claim to take over; 0: none
+	lease  lock.Lease
+	ex     *Execution
+
+	mu     sync.Mutex
+	state  claim.State
+	cancel context.CancelCauseFunc // of the handler
+	watch  watchdog
+
+	notAfter time.Time // of a claim whose verdict was lost, on the ledger's clock
+	cause    error     // of the last call that failed
+	record   []byte    // the encoded response, for Complete
+	status   int
+	reason   string          // for Release and Abandon
+	row      fallback.Record // as the completion left it
+}
+
+func (e *Engine) newRun(c *call, lease lock.Lease, over int64) *run {
+	return &run{
+		engine: e, call: c, lease: lease, over: over,
+		req: fallback.ClaimRequest{
+			Key: c.key, Digest: c.digest, Token: fallback.NewToken(), Owner: e.cfg.Owner,
+			Fingerprint: e.fingerprint(c.req.Fingerprint), Policy: c.policy.stored(),
+		},
+		state: claim.State{Terms: claim.Terms{
+			Retry: c.policy.OnAbandoned == Retry, CancelOnLost: c.policy.CancelOnLost, Margin: c.policy.Lease / 10,
+		}},
+	}
+}
+
+// step takes the claim one event further and carries out what does not have to
+// be waited for.
+func (r *run) step(ev claim.Event) claim.Action {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next, act := claim.Step(r.state, ev)
+	r.state = next
+	switch {
+	case act.Has(claim.Watch):
+		r.watch.start(r)
+	case act.Has(claim.Unwatch):
+		r.watch.stop()
+	}
+	if next.Phase == claim.Over {
+		r.watch.end()
+	}
+	if act.Has(claim.WarnLost) {
+		close(r.ex.lost)
+		r.engine.observeLost(r, ev)
+	}
+	if act.Has(claim.CancelLost) {
+		r.cancel(ErrClaimLost)
+		r.engine.unlock(r.lease)
+	}
+	if act.Has(claim.CancelMax) {
+		r.cancel(ErrMaxProcessing)
+	}
+	return act
+}
+
+// drive goes on until there is nothing left to call, or the rest is for the
+// background.
+func (r *run) drive(ctx context.Context, ev claim.Event) claim.Action {
+	for {
+		act := r.step(ev)
+		switch {
+		case act.Has(claim.HandOver): // by the caller, once it has read what it needs
+			return act
+		case act.Has(claim.SendClaim):
+			ev = r.sendClaim(ctx)
+		case act.Has(claim.Reread):
+			ev = r.reread(ctx)
+		case act.Has(claim.SendOutcome):
+			ev = r.settle(context.WithoutCancel(ctx)) // R3: the caller may be gone
+		default:
+			return act
+		}
+	}
+}
+
+// sendClaim sends the one statement that decides (R1).
+func (r *run) sendClaim(ctx context.Context) claim.Event {
+	if err := failpoint.Hit(ctx, "before-claim"); err != nil {
+		return r.failed(claim.Rejected, err)
+	}
+	v, err := r.claim(ctx)
+	if hit := failpoint.Hit(ctx, "after-claim"); hit != nil && err == nil {
+		err = &fallback.UnconfirmedError{NotAfter: time.Now().Add(r.engine.cfg.LedgerTimeout), Err: hit}
+	}
+	var lost *fallback.UnconfirmedError
+	switch {
+	case errors.As(err, &lost):
+		r.notAfter = lost.NotAfter
+		return r.failed(claim.Unconfirmed, err)
+	case errors.Is(err, fallback.ErrRefused):
+		return claim.Event{Kind: claim.Denied}
+	case err != nil:
+		return r.failed(claim.Rejected, err)
+	case v.Granted == nil:
+		r.row = *v.Row
+		return claim.Event{Kind: claim.Denied}
+	}
+	return claim.Event{Kind: claim.Granted, Grant: stepGrant(v.Granted)}
+}
+
+func (r *run) claim(ctx context.Context) (fallback.Verdict, error) {
+	if failpoint.Mutant("no-ledger-claim") && r.lease != nil {
+		now := time.Now()
+		return fallback.Verdict{Granted: &fallback.Grant{Attempt: 1, Deadline: now.Add(r.req.Policy.Lease), Cap: now.Add(r.req.Policy.MaxProcessing)}}, nil
+	}
+	if r.over != 0 {
+		return r.engine.ledger.TakeOver(ctx, r.req, r.over)
+	}
+	return r.engine.ledger.Claim(ctx, r.req)
+}
+
+func (r *run) failed(kind claim.Kind, err error) claim.Event {
+	r.cause = err
+	return claim.Event{Kind: kind}
+}
+
+func stepGrant(g *fallback.Grant) claim.Grant {
+	return claim.Grant{Fence: g.Fence, Attempt: g.Attempt, Deadline: g.Deadline, Cap: g.Cap}
+}
+
+// reread looks for the token of a claim whose reply was lost. The caller goes
+// away when its context ends or the ledger is silent for too long; the
+// background does not.
+func (r *run) reread(ctx context.Context) claim.Event {
+	readCtx, stop := context.WithTimeout(ctx, r.engine.cfg.LedgerTimeout)
+	defer stop()
+	row, err := r.engine.ledger.Read(readCtx, r.req.Digest)
+	switch {
+	case err != nil:
+		if readCtx.Err() != nil {
+			return r.failed(claim.GiveUp, err)
+		}
+	case row.Token == r.req.Token && (row.State == fallback.Processing || row.State == fallback.Unknown):
+		g := claim.Grant{Fence: row.Fence, Attempt: row.Attempts}
+		if row.Grant != nil {
+			g = stepGrant(row.Grant)
+		}
+		return claim.Event{Kind: claim.Granted, Grant: g}
+	case row.Now.After(r.notAfter):
+		return claim.Event{Kind: claim.NotOurs}
+	}
+	if sleep(readCtx, rereadEvery/2+rand.N(rereadEvery)) != nil {
+		return r.failed(claim.GiveUp, fmt.Errorf("%w; the ledger was silent since", r.cause))
+	}
+	return claim.Event{Kind: claim.Unclear}
+}
+
+const rereadEvery = 50 * time.Millisecond
+
+// settle records the outcome. It is sent again until the ledger's time-out:
+// every such statement is safe to send twice (R8).
+func (r *run) settle(ctx context.Context) claim.Event {
+	ctx, stop := context.WithTimeout(ctx, r.engine.cfg.LedgerTimeout)
+	defer stop()
+	for wait := firstResend; ; wait = min(2*wait, lastResend) {
+		err := r.sendOutcome(ctx)
+		switch {
+		case err == nil:
+			return claim.Event{Kind: claim.Confirmed}
+		case errors.Is(err, fallback.ErrRefused):
+			return r.failed(claim.Refused, err)
+		}
+		if sleep(ctx, wait/2+rand.N(wait)) != nil {
+			return r.failed(claim.Failed, err)
+		}
+	}
+}
+
+const (
+	firstResend = 20 * time.Millisecond
+	lastResend  = time.Second
+)
+
+func (r *run) sendOutcome(ctx context.Context) error {
+	r.mu.Lock()
+	outcome, ref := r.state.Outcome, r.ref()
+	r.mu.Unlock()
+	ledger := r.engine.ledger
+	switch outcome {
+	case claim.Release:
+		return ledger.Release(ctx, ref, r.reason)
+	case claim.Abandon:
+		return ledger.Abandon(ctx, ref, r.reason)
+	}
+	if err := failpoint.Hit(ctx, "before-complete"); err != nil {
+		return err
+	}
+	row, err := ledger.Complete(ctx, fallback.Completion{Ref: ref, Status: r.status, Response: r.record})
+	if hit := failpoint.Hit(ctx, "after-complete"); hit != nil {
+		return hit
+	}
+	if err == nil {
+		r.row = row
+	}
+	return err
+}
+
+// ref names the claim; r.mu is held.
+func (r *run) ref() fallback.Ref {
+	return fallback.Ref{Digest: r.req.Digest, Token: r.req.Token, Fence: r.state.Grant.Fence}
+}
+
+// joinable reports whether a duplicate may wait for this run.
+func (r *run) joinable() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Joinable(time.Now())
+}
+
+func (e *Engine) observeLost(r *run, ev claim.Event) {
+	cause := "the lease could not be renewed in time"
+	if ev.Kind == claim.RenewRefused {
+		cause = "the ledger refused the renewal"
+	}
+	e.cfg.Observer.Observe(observe.ClaimLost{Key: r.call.ref(), Fence: r.state.Grant.Fence, Cause: cause})
+}

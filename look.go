@@ -1,0 +1,307 @@
+package redfence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redfence/redfence/cache"
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/failpoint"
+	"github.com/redfence/redfence/lock"
+	"github.com/redfence/redfence/observe"
+)
+
+// decide goes round until the call has its verdict: look, then claim or wait,
+// then look again. Whatever route a look takes, it ends at the same row.
+func (e *Engine) decide(ctx, waitCtx context.Context, c *call) verdict {
+	s := e.look(ctx, c)
+	for lost := 0; ; lost++ {
+		if s.next == waitFor {
+			s = e.await(waitCtx, c, s)
+			switch s.next {
+			case waitFor:
+				return verdict{err: &Error{Kind: ErrInProgress, Err: ctx.Err()}}
+			case claimIt:
+				s = e.look(ctx, c)
+				continue
+			}
+		}
+		v, changed := e.act(ctx, c, s)
+		switch {
+		case changed == nil:
+			return v
+		case changed.next != claimIt && changed.next != unseen:
+			s = *changed
+			continue
+		}
+		if err := pause(ctx, lost); err != nil {
+			return verdict{err: &Error{Kind: err}}
+		}
+		s = e.look(ctx, c)
+	}
+}
+
+// pause keeps callers that lose one race after the other from spinning.
+func pause(ctx context.Context, lost int) error {
+	if lost < 2 {
+		return ctx.Err()
+	}
+	d := min(time.Duration(lost)*time.Millisecond, 50*time.Millisecond)
+	return sleep(ctx, d/2+rand.N(d))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// A sight is what a look at the stores has shown.
+type sight struct {
+	next  next
+	row   fallback.Record // for all but claimIt and failed
+	cache bool            // the row is a copy from the cache
+	holds lock.Lease      // the processing lock, for claimIt on the primary route
+	err   error           // for failed
+}
+
+func (s sight) replay(e *Engine, c *call) verdict {
+	if s.cache {
+		return e.replay(c, &s.row)
+	}
+	return e.recovered(c, &s.row)
+}
+
+// next is what to do about a row.
+type next uint8
+
+const (
+	claimIt  next = iota // nobody has it
+	takeOver             // its claim has lapsed and the row says Retry
+	lapse                // its claim has lapsed and nothing may take it over
+	waitFor              // somebody works on it
+	replay               // it has its response
+	unknown              // nobody knows
+	expired              // it never runs again
+	inDoubt              // this binary does not know the state
+	failed               // the ledger could not be asked
+	unseen               // the row has changed since
+)
+
+// judge says what to do about a row, by the row's own policy and the ledger's
+// clock (§3, R11).
+func judge(row *fallback.Record) next {
+	switch row.State {
+	case fallback.Absent, fallback.Released:
+		return claimIt
+	case fallback.Completed, fallback.Tombstone:
+		switch {
+		case !row.Expired():
+			return replay
+		case row.Policy.AfterExpiry == NeverAgain:
+			return expired
+		}
+		return claimIt
+	case fallback.Processing, fallback.Streaming:
+		switch {
+		case !row.Lapsed():
+			return waitFor
+		case row.State == fallback.Processing && row.Policy.Takeover == Retry && row.Attempts < row.Policy.MaxAttempts:
+			return takeOver
+		}
+		return lapse
+	case fallback.Unknown:
+		return unknown
+	}
+	return inDoubt
+}
+
+// look looks at the stores by the route that is in force.
+func (e *Engine) look(ctx context.Context, c *call) sight {
+	c.route = e.breaker.Route()
+	if c.route == observe.Fallback {
+		return e.lookAtRow(ctx, c)
+	}
+	if rec, ok := e.cached(ctx, c); ok {
+		return sight{next: replay, row: rec, cache: true}
+	}
+	switch lease, taken := e.takeLock(ctx, c); {
+	case taken: // R7: the row is read before "in progress" is answered
+		return e.lookAtRow(ctx, c)
+	default:
+		return sight{next: claimIt, holds: lease}
+	}
+}
+
+// lookAtRow reads the row.
+func (e *Engine) lookAtRow(ctx context.Context, c *call) sight {
+	readCtx, stop := context.WithTimeout(ctx, e.cfg.LedgerTimeout)
+	defer stop()
+	row, err := e.ledger.Read(readCtx, c.digest)
+	if err != nil {
+		return sight{next: failed, err: ledgerError(ctx, err)}
+	}
+	return sight{next: judge(&row), row: row}
+}
+
+// cached looks into the cache. A miss is never an error.
+func (e *Engine) cached(ctx context.Context, c *call) (fallback.Record, bool) {
+	rec, result := e.cache.Get(ctx, c.digest, e.ledger.Clock)
+	e.cfg.Observer.Observe(observe.CacheRead{Key: c.ref(), Hit: result == cache.Hit, Reason: string(result)})
+	if result != cache.Hit {
+		return fallback.Record{}, false
+	}
+	return fromCache(c, rec), true
+}
+
+// takeLock takes the processing lock. Without a lease and not taken, there was
+// no quorum, and the request goes on to the claim all the same (R7).
+func (e *Engine) takeLock(ctx context.Context, c *call) (lease lock.Lease, taken bool) {
+	done, ok := e.breaker.Attempt()
+	if !ok {
+		return nil, false
+	}
+	if err := failpoint.Hit(ctx, "before-lock"); err != nil {
+		done(false, err)
+		return nil, false
+	}
+	lease, err := e.locks.TryAcquire(ctx, c.digest.String(), lock.WithTTL(c.policy.Lease))
+	_ = failpoint.Hit(ctx, "after-lock")
+	taken = errors.Is(err, lock.ErrTaken)
+	if taken {
+		done(false, nil)
+	} else {
+		done(noQuorum(ctx, err), err)
+	}
+	return lease, taken
+}
+
+// noQuorum reports whether the attempt counts against the quorum (R9): not
+// when the lock is taken, not a full queue of our own, not the caller's end.
+func noQuorum(ctx context.Context, err error) bool {
+	return errors.Is(err, lock.ErrNoQuorum) && !errors.Is(err, lock.ErrOverloaded) && ctx.Err() == nil
+}
+
+// await re-reads the row until it is no longer worked on, or the time to wait
+// is up. It is woken by hints and re-reads once a second without them (R19).
+func (e *Engine) await(waitCtx context.Context, c *call, s sight) sight {
+	if m := e.compare(c.req.Fingerprint, s.row.Fingerprint); m != same {
+		return s.mismatched(m)
+	}
+	if c.policy.Wait < 0 {
+		return s
+	}
+	c.flight.waits()
+	wake, stop := e.watch(c.digest)
+	defer stop()
+	for wait := firstPoll; s.next == waitFor; wait = min(2*wait, lastPoll) {
+		s = e.lookAtRow(waitCtx, c)
+		if s.next != waitFor {
+			break
+		}
+		select {
+		case <-waitCtx.Done():
+			return s
+		case <-wake:
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		}
+	}
+	if s.next == failed && waitCtx.Err() != nil {
+		s.next = waitFor
+	}
+	return s
+}
+
+const (
+	firstPoll = 10 * time.Millisecond
+	lastPoll  = time.Second
+)
+
+// act does what a sight asks for. When the row has changed meanwhile, it
+// returns what is known of it now, and there is no verdict yet.
+func (e *Engine) act(ctx context.Context, c *call, s sight) (v verdict, changed *sight) {
+	if s.next != claimIt && s.next != failed {
+		if m := e.compare(c.req.Fingerprint, s.row.Fingerprint); m != same { // R2: whatever the state
+			s = s.mismatched(m)
+		}
+	}
+	switch s.next {
+	case claimIt:
+		return e.execute(ctx, c, s.holds, 0)
+	case takeOver:
+		return e.execute(ctx, c, nil, s.row.Fence)
+	case replay:
+		return s.replay(e, c), nil
+	case lapse:
+		return e.lapse(ctx, c, &s.row)
+	case unknown:
+		return verdict{shared: true, err: unknownError(&s.row)}, nil
+	case expired:
+		return verdict{shared: true, err: ErrExpired}, nil
+	case inDoubt:
+		return verdict{err: inDoubtError(&s.row)}, nil
+	}
+	return verdict{shared: errors.Is(s.err, ErrMismatch), err: s.err}, nil
+}
+
+func inDoubtError(row *fallback.Record) error {
+	return &Error{Kind: ErrUnknownOutcome,
+		Err:  fmt.Errorf("row in state %d, record version %d", row.State, row.Version),
+		Hint: "another version of the program wrote it: upgrade this one"}
+}
+
+// mismatched is the sight of a row that another request has made, or of one
+// that cannot be told.
+func (s sight) mismatched(m match) sight {
+	if m == differs {
+		return sight{next: failed, err: ErrMismatch}
+	}
+	return sight{next: failed, err: &Error{Kind: ErrUnknownOutcome,
+		Err:  fmt.Errorf("fingerprint version %d under secret %d cannot be computed here", s.row.Fingerprint.Version, s.row.Fingerprint.Secret),
+		Hint: "give this process the secret, or upgrade it"}}
+}
+
+// lapse marks a lapsed claim as unknown, on behalf of its dead owner.
+func (e *Engine) lapse(ctx context.Context, c *call, row *fallback.Record) (verdict, *sight) {
+	now, err := e.ledger.Lapse(ctx, c.digest, row.Fence)
+	switch {
+	case errors.Is(err, fallback.ErrRefused):
+		return verdict{}, &sight{next: unseen}
+	case err != nil:
+		return verdict{err: ledgerError(ctx, err)}, nil
+	}
+	e.cfg.Observer.Observe(observe.OutcomeUnknown{Key: c.ref(), Fence: now.Fence, Reason: now.Reason})
+	return verdict{}, &sight{next: judge(&now), row: now}
+}
+
+func unknownError(row *fallback.Record) error {
+	return &Error{Kind: ErrUnknownOutcome, Err: fmt.Errorf("fence %d, owner %s: %s", row.Fence, row.Owner, row.Reason)}
+}
+
+// ledgerError is the engine's word for what the ledger could not do before
+// anything was started.
+func ledgerError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return &Error{Kind: ErrLedgerUnavailable, Err: ctx.Err()}
+	case errors.Is(err, fallback.ErrOverloaded), errors.Is(err, fallback.ErrBusy):
+		return &Error{Kind: ErrOverloaded, Err: err}
+	}
+	return &Error{Kind: ErrLedgerUnavailable, Err: err}
+}
+
+// watch returns a channel that is sent to when the key may have changed.
+func (e *Engine) watch(d fallback.Digest) (wake <-chan struct{}, stop func()) {
+	if w, ok := e.ledger.(fallback.Waker); ok {
+		return w.Watch(d)
+	}
+	return nil, func() {}
+}

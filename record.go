@@ -1,0 +1,83 @@
+package redfence
+
+import (
+	"fmt"
+
+	"github.com/redfence/redfence/cache"
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/failpoint"
+	"github.com/redfence/redfence/internal/payload"
+	"github.com/redfence/redfence/observe"
+)
+
+// replay gives the response that a row or a cached record holds.
+func (e *Engine) replay(c *call, row *fallback.Record) verdict {
+	if row.State == fallback.Tombstone {
+		return verdict{shared: true, err: &Error{Kind: ErrNotReplayable, Err: fmt.Errorf("status %d: %s", row.Status, row.Reason)}}
+	}
+	p, err := e.codec.Decode(row.Response, c.digest[:])
+	if err != nil {
+		return verdict{err: &Error{Kind: ErrNotReplayable, Err: err}}
+	}
+	v := verdict{shared: true, res: Result{Outcome: Replayed, Fence: row.Fence, Durable: true}}
+	if p.IsErr {
+		v.err = &StoredError{Text: p.Err}
+		return v
+	}
+	v.res.Response = Response{Status: p.Status, Header: p.Header, Body: p.Body}
+	return v
+}
+
+// recovered is a replay from the ledger after the cache had missed it (R7).
+func (e *Engine) recovered(c *call, row *fallback.Record) verdict {
+	if c.route == observe.Primary {
+		e.cfg.Observer.Observe(observe.FallbackRecovered{Key: c.ref()})
+		e.put(c, row)
+	}
+	return e.replay(c, row)
+}
+
+// put gives a committed terminal record to the cache (R12).
+func (e *Engine) put(c *call, row *fallback.Record) {
+	if failpoint.Hit(e.background.ctx, "before-cache-put") != nil {
+		return
+	}
+	kind, content := cache.Completed, row.Response
+	if row.State == fallback.Tombstone {
+		kind, content = cache.Tombstone, []byte(row.Reason)
+	}
+	now, _, ok := e.ledger.Clock()
+	if !ok {
+		return
+	}
+	e.cache.Put(cache.Record{
+		Kind: kind, Digest: c.digest, Token: row.Token, Fence: row.Fence,
+		Fingerprint: cache.Fingerprint(row.Fingerprint),
+		ExpiresAt:   row.ExpiresAt, Status: row.Status, Payload: content,
+	}, now)
+}
+
+// fromCache is a cached record as the row that it is a copy of.
+func fromCache(c *call, rec cache.Record) fallback.Record {
+	row := fallback.Record{
+		Key: c.key, Digest: c.digest, State: fallback.Completed, Token: rec.Token, Fence: rec.Fence,
+		Fingerprint: fallback.Fingerprint(rec.Fingerprint),
+		ExpiresAt:   rec.ExpiresAt, Status: rec.Status, Response: rec.Payload,
+	}
+	if rec.Kind == cache.Tombstone {
+		row.State, row.Reason, row.Response = fallback.Tombstone, string(rec.Payload), nil
+	}
+	return row
+}
+
+// decodeResponse opens a stored payload for people and operators.
+func decodeResponse(codec *payload.Codec, row *fallback.Record) (Response, error) {
+	p, err := codec.Decode(row.Response, row.Digest[:])
+	switch {
+	case err != nil:
+		return Response{}, &Error{Kind: ErrNotReplayable, Err: err}
+	case p.IsErr:
+		return Response{}, &StoredError{Text: p.Err}
+	}
+	return Response{Status: p.Status, Header: p.Header, Body: p.Body}, nil
+}
