@@ -1,0 +1,44 @@
+// Package cluster is what a chaos run is done to: Redis nodes, the ledger, and
+// engine instances. There are two: processes, and a rehearsal in one process
+// for machines without servers.
+package cluster
+
+import (
+	"context"
+
+	"github.com/redfence/redfence/chaos/internal/history"
+)
+
+// Options say what to start.
+type Options struct {
+	// Nodes is how many Redis nodes.
+	Nodes int
+	// Instances is how many engine instances.
+	Instances int
+	// Recorder is the URL of the effect recorder.
+	Recorder string
+	// Dir takes the instances' logs.
+	Dir string
+	// Mutant is the rule that the instances break on purpose. Empty: none.
+	Mutant string
+}
+
+// Cluster is a running deployment. Its methods may be called from several
+// goroutines, Kill and Restart of one node one after the other.
+type Cluster interface {
+	// Instances returns the base URLs of the engine instances.
+	Instances() []string
+	// Nodes returns how many Redis nodes there are.
+	Nodes() int
+	// KillNode ends a node at once and proves it.
+	KillNode(ctx context.Context, node int) (proof string, err error)
+	// RestartNode brings a dead node back without its data, at its address,
+	// and proves it.
+	RestartNode(ctx context.Context, node int) (proof string, err error)
+	// Rows returns the ledger's rows of the keys.
+	Rows(ctx context.Context, keys []string) ([]history.Row, error)
+	// Health returns an error when a part that no fault has touched is gone.
+	Health() error
+	// Close ends everything.
+	Close() error
+}
