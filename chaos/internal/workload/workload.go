@@ -148,25 +148,24 @@ func (l *Load) drawLate() (key string, instance int, ok bool) {
 // begin sends the first request of a key and its duplicates at once.
 func (l *Load) begin(ctx context.Context, p plan) {
 	var group sync.WaitGroup
-	kind := history.Fresh
-	for _, instance := range p.instances {
+	for i, instance := range p.instances {
+		kind := history.Duplicate
+		if i == 0 {
+			kind = history.Fresh
+		}
 		group.Go(func() { l.until(ctx, kind, p.key, p.work, instance) })
-		kind = history.Duplicate
 	}
 	group.Wait()
 }
 
 // until repeats a request, each time at the next instance, until it gets a
 // response of the handler or the client's patience ends.
-func (l *Load) until(ctx context.Context, kind, key string, work time.Duration, instance int) (history.Op, bool) {
+func (l *Load) until(ctx context.Context, kind, key string, work time.Duration, instance int) {
 	end := l.options.Clock() + patience
 	for {
 		op := l.send(ctx, kind, key, work, instance)
-		if op.OK() {
-			return op, true
-		}
-		if ctx.Err() != nil || l.options.Clock() > end {
-			return op, false
+		if op.OK() || ctx.Err() != nil || l.options.Clock() > end {
+			return
 		}
 		pause(ctx, l.backoff())
 		instance = (instance + 1) % len(l.options.Instances)
