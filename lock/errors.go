@@ -71,6 +71,8 @@ type Error struct {
 	Nodes []NodeError
 	// Ctx is the context's error, nil when no context had ended.
 	Ctx error
+
+	divided bool // no single holder has a majority
 }
 
 // Error implements error, in one line.
@@ -165,7 +167,7 @@ func failure(op, name string, c *call, ctxErr error) *Error {
 	switch o := c.outcome(); {
 	case o == refused && op == opAcquire:
 		e.Reason = ErrTaken
-		e.Holder, e.Remaining = c.holder()
+		e.Holder, e.Remaining, e.divided = c.holder()
 	case o == refused:
 		e.Reason = ErrLost
 	case o == noQuorum:
@@ -198,9 +200,9 @@ func whyNoQuorum(nodes []NodeError, n int) error {
 	return ErrNoQuorum
 }
 
-// holder returns the owner that most nodes name, and the longest TTL that
-// they gave.
-func (c *call) holder() (owner string, remaining time.Duration) {
+// holder returns the owner that most nodes name, the longest TTL that they
+// gave, and whether they are less than a majority.
+func (c *call) holder() (owner string, remaining time.Duration, divided bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	names := map[string]int{}
@@ -220,5 +222,5 @@ func (c *call) holder() (owner string, remaining time.Duration) {
 			remaining = max(remaining, time.Duration(s.reply.ttlMS)*time.Millisecond)
 		}
 	}
-	return ownerOf(best), remaining
+	return ownerOf(best), remaining, names[best] < len(c.slots)/2+1
 }

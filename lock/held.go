@@ -137,6 +137,7 @@ func (h *held) Release(ctx context.Context) error {
 	c := h.releaseCall()
 	err := h.r.run(ctx, c, h.key, h.token, h.ttl)
 	h.acquired.retire()
+	h.r.queues.released(h.name)
 	if err != nil {
 		return failure(opRelease, h.name, c, ctx.Err())
 	}

@@ -25,6 +25,9 @@ type Redlock struct {
 	redsync  *redsync.Redsync
 	canary   string
 	canaries atomic.Uint64
+
+	subscriber *subscriber
+	queues     *queues
 }
 
 var _ Locker = (*Redlock)(nil)
@@ -87,12 +90,16 @@ func newRedlock(set *node.Set, cfg Config) *Redlock {
 		nodes:   set.Nodes(),
 		redsync: redsync.New(pools...),
 		canary:  "canary:" + newToken(),
+
+		subscriber: newSubscriber(set.Nodes()),
+		queues:     newQueues(),
 	}
 }
 
 // Close stops the locker. Leases that are still held are not released; they
 // are no longer renewed, and lapse.
 func (r *Redlock) Close() error {
+	r.subscriber.close()
 	if r.ownsSet {
 		r.set.Close()
 	}

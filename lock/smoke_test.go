@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,4 +39,47 @@ func TestSmoke(t *testing.T) {
 		}
 		r.Close()
 	}
+}
+
+func TestHandOff(t *testing.T) {
+	servers := testenv.Redis(t, 5)
+	ctx := context.Background()
+	a, err := New(ctx, clientsOf(servers), Config{Unguarded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := New(ctx, clientsOf(servers), Config{Unguarded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var took []time.Duration
+	for range 200 {
+		l, err := a.TryAcquire(ctx, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan time.Time)
+		go func() {
+			l, err := b.Acquire(ctx, "x")
+			got <- time.Now()
+			if err == nil {
+				err = l.Release(ctx)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			got <- time.Now()
+		}()
+		time.Sleep(3 * time.Millisecond)
+		start := time.Now()
+		if err := l.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, (<-got).Sub(start))
+		<-got
+	}
+	slices.Sort(took)
+	t.Log(took[100], took[190], took[199])
 }
