@@ -1,0 +1,231 @@
+package fallback
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+type claimTicket = ticket[ClaimRequest, Verdict]
+
+// Claim implements Ledger.
+func (p *Postgres) Claim(ctx context.Context, req ClaimRequest) (Verdict, error) {
+	if err := req.Policy.Validate(); err != nil {
+		return Verdict{}, err
+	}
+	req.Owner = plainText(req.Owner)
+	t, err := p.claims.enter(ctx, req.Digest, req)
+	if err != nil {
+		return Verdict{}, err
+	}
+	<-t.done // queued: the caller's context no longer counts (R1)
+	return t.answer, t.err
+}
+
+// runClaims answers a batch of claims. One that was sent and not confirmed is
+// in doubt for every key of it.
+func (p *Postgres) runClaims(batch []*claimTicket) {
+	if err := p.noteLease(batch); err != nil {
+		for _, t := range batch {
+			t.settle(Verdict{}, verdictOf(err))
+		}
+		return
+	}
+	heal(p, batch, healer[ClaimRequest, Verdict]{
+		try: p.claimOnce,
+		fail: func(t *claimTicket, err error) {
+			t.settle(Verdict{}, verdictOf(err))
+		},
+	})
+}
+
+// noteLease records in the ledger that leases as long as these are granted,
+// before the first of them is.
+func (p *Postgres) noteLease(batch []*claimTicket) error {
+	var longest time.Duration
+	for _, t := range batch {
+		longest = max(longest, t.ask.Policy.Lease)
+	}
+	return p.noteLongest(longest)
+}
+
+func (p *Postgres) noteLongest(lease time.Duration) error {
+	us := micros(lease)
+	if us <= p.maxLease.Load() {
+		return nil
+	}
+	ctx, cancel := p.bounded()
+	defer cancel()
+	err := p.with(ctx, func(c *pgx.Conn) error {
+		_, _, err := p.transact(ctx, c, step{&p.sql.noteLease, []any{us}, nil}, nil)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		known := p.maxLease.Load()
+		if known >= us || p.maxLease.CompareAndSwap(known, us) {
+			return nil
+		}
+	}
+}
+
+// claimOnce sends the claims of a batch, with the read-back of those that are
+// lost in the same round trip. It returns an error when no verdict is known,
+// and settles each ticket otherwise. Rows that became claimable between the
+// two statements are claimed again: the first send has definitely failed.
+func (p *Postgres) claimOnce(batch []*claimTicket) error {
+	for range maxTries {
+		lost, err := p.claimRound(batch)
+		if err != nil {
+			return err
+		}
+		batch = lost
+		if len(batch) == 0 {
+			return nil
+		}
+	}
+	for _, t := range batch {
+		t.settle(Verdict{}, fmt.Errorf("%w: the row changes while it is claimed", ErrBusy))
+	}
+	return nil
+}
+
+// claimRound is one round trip. It returns the tickets whose rows were free
+// again when they were read back.
+func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err error) {
+	ctx, cancel := p.bounded()
+	defer cancel()
+	notAfter := p.notAfter()
+	granted := make(map[Digest]Record, len(batch))
+	standing := make(map[Digest]Record)
+	var t timing
+	var committed bool
+	err = p.with(ctx, func(c *pgx.Conn) (err error) {
+		after := step{&p.sql.readback, []any{digests(batch), tokens(batch)}, gather(standing)}
+		t, committed, err = p.transact(ctx, c, step{&p.sql.claim, claimArgs(batch, notAfter), gatherGrants(granted)}, &after)
+		return err
+	})
+	if !committed {
+		if howFar(err) == inDoubt {
+			err = &UnconfirmedError{NotAfter: notAfter.Add(p.cfg.StatementTimeout), Err: err}
+		}
+		return nil, err
+	}
+	p.date(granted, t)
+	p.date(standing, t)
+	return p.settleClaims(batch, granted, standing, t, err), nil
+}
+
+// settleClaims hands out the verdicts. A failed read-back leaves the lost
+// claims without a row: they were not granted, and nothing more is known.
+func (p *Postgres) settleClaims(batch []*claimTicket, granted, standing map[Digest]Record, t timing, readErr error) (again []*claimTicket) {
+	for _, ticket := range batch {
+		if r, ok := granted[ticket.digest]; ok && r.Token == ticket.ask.Token {
+			g := r.grant(t.sent)
+			ticket.settle(Verdict{Granted: &g}, nil)
+			continue
+		}
+		r, ok := standing[ticket.digest]
+		switch {
+		case readErr != nil:
+			ticket.settle(Verdict{}, verdictOf(readErr))
+		case !ok || r.claimable(r.Now):
+			again = append(again, ticket)
+		default:
+			ticket.settle(Verdict{Row: &r}, nil)
+		}
+	}
+	return again
+}
+
+// notAfter returns the moment on the ledger's clock after which a claim sent
+// now must not take effect: the statement's time, by the latest that the
+// ledger's clock can be now.
+func (p *Postgres) notAfter() time.Time {
+	now, margin, ok := p.clock.now()
+	if !ok { // cannot be: admitting a connection takes a reading
+		now, margin = time.Now(), time.Minute
+	}
+	return now.Add(margin + p.cfg.StatementTimeout)
+}
+
+func tokens(batch []*claimTicket) [][]byte {
+	return column(batch, func(t *claimTicket) []byte { return t.ask.Token[:] })
+}
+
+func gatherGrants(into map[Digest]Record) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		r, err := scanGrant(rows)
+		into[r.Digest] = r
+		return err
+	}
+}
+
+func claimArgs(batch []*claimTicket, notAfter time.Time) []any {
+	return []any{
+		digests(batch),
+		column(batch, func(t *claimTicket) string { return t.ask.Key.Namespace }),
+		column(batch, func(t *claimTicket) []byte { return []byte(t.ask.Key.Scope) }),
+		column(batch, func(t *claimTicket) []byte { return []byte(t.ask.Key.ID) }),
+		tokens(batch),
+		column(batch, func(t *claimTicket) string { return t.ask.Owner }),
+		column(batch, func(t *claimTicket) int16 { return int16(t.ask.Fingerprint.Version) }),
+		column(batch, func(t *claimTicket) int16 { return int16(t.ask.Fingerprint.Secret) }),
+		column(batch, func(t *claimTicket) []byte { return notNull(t.ask.Fingerprint.Sum) }),
+		column(batch, func(t *claimTicket) string { return t.ask.Policy.Takeover.String() }),
+		column(batch, func(t *claimTicket) int64 { return micros(t.ask.Policy.Lease) }),
+		column(batch, func(t *claimTicket) int64 { return micros(t.ask.Policy.MaxProcessing) }),
+		column(batch, func(t *claimTicket) int32 { return int32(t.ask.Policy.MaxAttempts) }),
+		column(batch, func(t *claimTicket) *int64 { return retentionMicros(t.ask.Policy.Retention) }),
+		column(batch, func(t *claimTicket) string { return t.ask.Policy.AfterExpiry.String() }),
+		timestamp(notAfter),
+	}
+}
+
+// notNull returns an empty value for a nil one: nil would be NULL.
+func notNull(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// TakeOver implements Ledger: a statement of its own (R1).
+func (p *Postgres) TakeOver(ctx context.Context, req ClaimRequest, fence int64) (Verdict, error) {
+	if err := req.Policy.Validate(); err != nil {
+		return Verdict{}, err
+	}
+	leave, err := p.enterAlone(ctx)
+	if err != nil {
+		return Verdict{}, err
+	}
+	defer leave()
+	if err := p.noteLongest(req.Policy.Lease); err != nil {
+		return Verdict{}, verdictOf(err)
+	}
+	notAfter := p.notAfter()
+	hit, row, err := p.alone(&p.sql.takeover, req.Digest, takeOverArgs(req, fence, notAfter), scanGrant)
+	switch {
+	case err != nil && howFar(err) == inDoubt:
+		return Verdict{}, &UnconfirmedError{NotAfter: notAfter.Add(p.cfg.StatementTimeout), Err: err}
+	case err != nil:
+		return Verdict{}, verdictOf(err)
+	case hit != nil:
+		return Verdict{Granted: hit.Grant}, nil
+	}
+	return Verdict{Row: row}, nil
+}
+
+func takeOverArgs(req ClaimRequest, fence int64, notAfter time.Time) []any {
+	return []any{
+		req.Digest[:], fence, req.Token[:], plainText(req.Owner),
+		int16(req.Fingerprint.Version), int16(req.Fingerprint.Secret), notNull(req.Fingerprint.Sum),
+		req.Policy.Takeover.String(), micros(req.Policy.Lease), micros(req.Policy.MaxProcessing),
+		int32(req.Policy.MaxAttempts), retentionMicros(req.Policy.Retention), req.Policy.AfterExpiry.String(),
+		timestamp(notAfter),
+	}
+}

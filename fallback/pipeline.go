@@ -1,0 +1,228 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// A step is one statement of a pipeline. scan is called for each row; what it
+// has gathered counts only when the step's transaction is committed.
+type step struct {
+	statement *statement
+	args      []any
+	scan      func(pgx.Rows) error
+}
+
+// timing is when a pipeline was sent: for the owner's deadline on the
+// monotonic clock, for the estimate of the ledger's clock since boot.
+type timing struct {
+	sent time.Time
+	boot time.Duration
+}
+
+// transact runs act in a transaction of its own, durable, bounded and READ
+// COMMITTED whatever the session says, and then, in the same round trip but
+// outside that transaction, after (nil: nothing). All steps are sent at once.
+//
+// committed is true only when the server has confirmed the COMMIT: before
+// that, rows are no verdict. An error with committed is that of after.
+func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *step) (t timing, committed bool, err error) {
+	steps := []step{
+		{statement: &p.sql.begin},
+		{statement: &p.sql.settings, args: p.settings},
+		act,
+		{statement: &p.sql.commit},
+	}
+	if after != nil {
+		steps = append(steps, *after)
+	}
+	ready, err := p.prepare(ctx, c, steps)
+	if err != nil {
+		return timing{}, false, &attemptError{notSent, err}
+	}
+	t = timing{sent: time.Now(), boot: boot()}
+	line := c.PgConn().StartPipeline(ctx)
+	for i, r := range ready {
+		r.send(line)
+		if i == 3 && after != nil {
+			line.SendPipelineSync()
+		}
+	}
+	if err = line.Sync(); err == nil {
+		committed, err = p.answers(c, line, steps)
+	}
+	closeErr := line.Close()
+	if committed {
+		return t, true, err
+	}
+	if err == nil {
+		err = closeErr
+	}
+	p.rollback(ctx, c)
+	return t, false, afterSend(err)
+}
+
+// answers reads the results of all steps of transact.
+func (p *Postgres) answers(c *pgx.Conn, line *pgconn.Pipeline, steps []step) (committed bool, err error) {
+	for i := range 4 {
+		tag, err := answer(c, line, steps[i].scan)
+		if err != nil {
+			return false, err
+		}
+		if i == 3 && tag != "COMMIT" {
+			return false, fmt.Errorf("COMMIT was answered with %q", tag)
+		}
+	}
+	if _, err := line.GetResults(); err != nil { // the Sync
+		return true, err
+	}
+	for _, s := range steps[4:] {
+		if _, err := answer(c, line, s.scan); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// answer reads the result of one step.
+func answer(c *pgx.Conn, line *pgconn.Pipeline, scan func(pgx.Rows) error) (tag string, err error) {
+	results, err := line.GetResults()
+	if err != nil {
+		return "", err
+	}
+	reader, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		return "", fmt.Errorf("the server answered out of turn (%T)", results)
+	}
+	rows := pgx.RowsFromResultReader(c.TypeMap(), reader)
+	for rows.Next() {
+		if scan == nil {
+			continue
+		}
+		if err := scan(rows); err != nil {
+			rows.Close()
+			return "", err
+		}
+	}
+	rows.Close()
+	return rows.CommandTag().String(), rows.Err()
+}
+
+// rollback ends a transaction that failed, so that the connection can go on.
+// What cannot be rolled back is closed: the pool discards it.
+func (p *Postgres) rollback(ctx context.Context, c *pgx.Conn) {
+	if c.IsClosed() || c.PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := c.PgConn().Exec(ctx, p.sql.rollback.text).ReadAll(); err != nil {
+		discard(c)
+	}
+}
+
+// discard closes a connection without waiting for the server.
+func discard(c *pgx.Conn) {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.Close(gone) // fails because of the context, and closes all the same
+}
+
+// query runs steps that need no transaction of their own: reads.
+func (p *Postgres) query(ctx context.Context, c *pgx.Conn, steps ...step) (t timing, err error) {
+	ready, err := p.prepare(ctx, c, steps)
+	if err != nil {
+		return timing{}, &attemptError{notSent, err}
+	}
+	t = timing{sent: time.Now(), boot: boot()}
+	line := c.PgConn().StartPipeline(ctx)
+	for _, r := range ready {
+		r.send(line)
+	}
+	err = line.Sync()
+	for i := 0; err == nil && i < len(steps); i++ {
+		_, err = answer(c, line, steps[i].scan)
+	}
+	if closeErr := line.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return t, afterSend(err)
+	}
+	return t, nil
+}
+
+// A readyStep is a step with its parameters encoded.
+type readyStep struct {
+	text        string
+	unnamed     bool
+	description *pgconn.StatementDescription
+	query       pgx.ExtendedQueryBuilder
+}
+
+func (r *readyStep) send(line *pgconn.Pipeline) {
+	if r.unnamed {
+		line.SendQueryParams(r.text, r.query.ParamValues, r.description.ParamOIDs,
+			r.query.ParamFormats, r.query.ResultFormats)
+		return
+	}
+	line.SendQueryStatement(r.description, r.query.ParamValues, r.query.ParamFormats, r.query.ResultFormats)
+}
+
+// prepare encodes every step, so that nothing is sent when one cannot be.
+func (p *Postgres) prepare(ctx context.Context, c *pgx.Conn, steps []step) ([]readyStep, error) {
+	ready := make([]readyStep, len(steps))
+	for i, s := range steps {
+		d, err := p.describe(ctx, c, s.statement)
+		if err != nil {
+			return nil, err
+		}
+		ready[i] = readyStep{text: s.statement.text, unnamed: p.unnamed, description: d}
+		if err := ready[i].query.Build(c.TypeMap(), d, s.args); err != nil {
+			return nil, &encodeError{err}
+		}
+	}
+	return ready, nil
+}
+
+// An encodeError is the fault of a value, not of the connection.
+type encodeError struct{ error }
+
+func (e *encodeError) Unwrap() error { return e.error }
+
+// describe returns the statement's description: of one prepared on this
+// connection, or, through a pooler that gives each transaction another server
+// connection, of the unnamed statement, which each use parses again.
+func (p *Postgres) describe(ctx context.Context, c *pgx.Conn, s *statement) (*pgconn.StatementDescription, error) {
+	if !p.unnamed {
+		return c.Prepare(ctx, s.name, s.text)
+	}
+	if d, ok := p.described.Load(s.name); ok {
+		return d.(*pgconn.StatementDescription), nil
+	}
+	d, err := c.PgConn().Prepare(ctx, "", s.text, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.described.Store(s.name, d)
+	return d, nil
+}
+
+// unnamedMode reports whether the pool's connections must not keep prepared
+// statements: its default_query_exec_mode says so.
+func unnamedMode(mode pgx.QueryExecMode) bool { return mode != pgx.QueryExecModeCacheStatement }
+
+// timeoutText is a duration as statement_timeout and lock_timeout take it.
+func timeoutText(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+
+// timestamp keeps a time as the type that the parameter has.
+func timestamp(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t, Valid: true} }
+
+var errNoMeta = errors.New("the meta row is missing")

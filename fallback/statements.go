@@ -1,0 +1,109 @@
+package fallback
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// A statement is one file of sql/, for one schema.
+type statement struct {
+	name string // of the prepared statement: the same text, the same name
+	text string
+}
+
+// statements are all that a Postgres ledger sends.
+type statements struct {
+	begin, commit, rollback, settings, identity, clock statement
+
+	sequence, adopt, noteLease statement
+
+	claim, readback, read, suspects, takeover statement
+	renew, complete, release                  statement
+	renewAlone, completeAlone, releaseAlone   statement
+	abandon, lapse, stream, bury              statement
+	decide, beginRecovery, forget             statement
+}
+
+// The columns that every statement returns a row with, in the order in which
+// scanRecord and scanGrant read them.
+var (
+	columns = prefixed("digest", "namespace", "scope", "id", "state", "fence", "token", "owner",
+		"fp_version", "fp_secret", "fp_sum", "takeover", "lease_us", "max_processing_us",
+		"max_attempts", "retention_us", "after_expiry", "attempts", "claimed_at", "lease_until",
+		"recover_until", "completed_at", "released_at", "expires_at", "status", "size", "reason",
+		"version")
+	grantColumns = prefixed("digest", "fence", "token", "attempts", "claimed_at", "lease_until",
+		"max_processing_us")
+)
+
+func prefixed(names ...string) string { return "k." + strings.Join(names, ", k.") }
+
+const (
+	overSQL   = "k.claimed_at + k.max_processing_us * interval '1 microsecond' + interval '%d microseconds'"
+	expirySQL = "CASE WHEN k.retention_us IS NOT NULL THEN greatest(" +
+		"clock_timestamp() + k.retention_us * interval '1 microsecond', %s) END"
+)
+
+// fragments replaces the names in braces in the SQL files.
+func fragments(schema, wait string) *strings.Replacer {
+	over := fmt.Sprintf(overSQL, Margin.Microseconds())
+	return strings.NewReplacer(
+		"{schema}", pgx.Identifier{schema}.Sanitize(),
+		"{columns}", columns,
+		"{record}", columns+", clock_timestamp()",
+		"{grant}", grantColumns+", clock_timestamp()",
+		"{over}", over,
+		"{expiry}", fmt.Sprintf(expirySQL, over),
+		"{version}", fmt.Sprint(RecordVersion),
+		"{forgotten}", Forgotten,
+		"{lapsed}", reasonLapsed,
+		"{cutshort}", reasonCutShort,
+		"{wait}", wait,
+	)
+}
+
+// load reads sql/<name>.sql for a schema. Comment lines are left behind: they
+// are for readers of the file.
+func load(name, schema, wait string) statement {
+	raw, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // a file that is embedded at build time
+	}
+	var lines []string
+	for line := range strings.Lines(fragments(schema, wait).Replace(string(raw))) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			lines = append(lines, line)
+		}
+	}
+	return named(strings.TrimSpace(strings.Join(lines, "")))
+}
+
+func named(text string) statement {
+	sum := sha256.Sum256([]byte(text))
+	return statement{name: "redfence_" + hex.EncodeToString(sum[:8]), text: text}
+}
+
+func loadStatements(schema string) *statements {
+	one := func(name string) statement { return load(name, schema, "") }
+	batch := func(name string) statement { return load(name, schema, "SKIP LOCKED") }
+	return &statements{
+		begin: one("begin"), commit: named("COMMIT"), rollback: named("ROLLBACK"),
+		settings: one("settings"), identity: one("identity"),
+		clock: one("clock"),
+		claim: one("claim"), readback: one("readback"), read: one("read"), suspects: one("suspects"),
+		takeover: one("takeover"),
+		renew:    batch("renew"), complete: batch("complete"), release: batch("release"),
+		renewAlone: one("renew"), completeAlone: one("complete"), releaseAlone: one("release"),
+		abandon: one("abandon"), lapse: one("lapse"), stream: one("stream"), bury: one("bury"),
+		decide: one("decide"), beginRecovery: one("begin_recovery"), forget: one("forget"),
+		adopt: one("adopt"), noteLease: one("note_lease"), sequence: one("sequence"),
+	}
+}

@@ -1,0 +1,217 @@
+package fallback
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A renewal is a call of Renew, a parting one of Release.
+type (
+	renewal struct {
+		Ref
+		late bool
+	}
+	parting struct {
+		Ref
+		reason string
+	}
+)
+
+// Renew implements Ledger.
+func (p *Postgres) Renew(ctx context.Context, ref Ref, late bool) (Grant, error) {
+	return p.renewals.call(ctx, ref.Digest, renewal{ref, late})
+}
+
+// Complete implements Ledger.
+func (p *Postgres) Complete(ctx context.Context, c Completion) (Record, error) {
+	c.Reason = plainText(c.Reason)
+	return p.completes.call(ctx, c.Digest, c)
+}
+
+// Release implements Ledger.
+func (p *Postgres) Release(ctx context.Context, ref Ref, reason string) error {
+	_, err := p.releases.call(ctx, ref.Digest, parting{ref, plainText(reason)})
+	return err
+}
+
+// An update says how one kind of compare-and-set on token and fence works.
+// Its batch skips rows that another session has locked; those are tried again
+// alone, with a wait.
+type update[Q, R any] struct {
+	batch, alone *statement
+	args         func([]*ticket[Q, R]) []any
+	scan         func(pgx.Rows) (Record, error)
+	// hit makes the answer of a row that the statement has changed.
+	hit func(*Q, Record, timing) R
+	// miss judges a row that it has not changed: answered for good, or (ok
+	// false) it should have been changed, so it was locked.
+	miss func(*Q, Record) (answer R, err error, ok bool)
+}
+
+func (p *Postgres) runRenewals(batch []*ticket[renewal, Grant]) {
+	runUpdate(p, batch, &update[renewal, Grant]{
+		batch: &p.sql.renew, alone: &p.sql.renewAlone,
+		args: func(b []*ticket[renewal, Grant]) []any {
+			return append(refArgs(b, func(q *renewal) Ref { return q.Ref }),
+				column(b, func(t *ticket[renewal, Grant]) bool { return t.ask.late }))
+		},
+		scan: scanGrant,
+		hit:  func(_ *renewal, r Record, t timing) Grant { return r.grant(t.sent) },
+		miss: func(q *renewal, r Record) (Grant, error, bool) {
+			return Grant{}, ErrRefused, !r.is(q.Ref) || !r.renewable(r.Now, q.late)
+		},
+	})
+}
+
+func (p *Postgres) runCompletions(batch []*ticket[Completion, Record]) {
+	runUpdate(p, batch, &update[Completion, Record]{
+		batch: &p.sql.complete, alone: &p.sql.completeAlone,
+		args: func(b []*ticket[Completion, Record]) []any {
+			return append(refArgs(b, func(q *Completion) Ref { return q.Ref }),
+				column(b, func(t *ticket[Completion, Record]) int32 { return int32(t.ask.Status) }),
+				column(b, func(t *ticket[Completion, Record]) []byte { return t.ask.Response }),
+				column(b, func(t *ticket[Completion, Record]) string { return t.ask.Reason }))
+		},
+		scan: scanRecord,
+		hit: func(q *Completion, r Record, _ timing) Record {
+			r.Response = bytes.Clone(q.Response)
+			return r
+		},
+		miss: func(q *Completion, r Record) (Record, error, bool) {
+			if r.is(q.Ref) && r.State == Completed {
+				return r, nil, true
+			}
+			return Record{}, ErrRefused, !r.is(q.Ref) || !r.open()
+		},
+	})
+}
+
+func (p *Postgres) runReleases(batch []*ticket[parting, Record]) {
+	runUpdate(p, batch, &update[parting, Record]{
+		batch: &p.sql.release, alone: &p.sql.releaseAlone,
+		args: func(b []*ticket[parting, Record]) []any {
+			return append(refArgs(b, func(q *parting) Ref { return q.Ref }),
+				column(b, func(t *ticket[parting, Record]) string { return t.ask.reason }))
+		},
+		scan: scanRecord,
+		hit:  func(_ *parting, r Record, _ timing) Record { return r },
+		miss: func(q *parting, r Record) (Record, error, bool) {
+			if r.is(q.Ref) && r.State == Released {
+				return r, nil, true
+			}
+			return Record{}, ErrRefused, !r.is(q.Ref) || !r.open()
+		},
+	})
+}
+
+// refArgs are the parameters that every compare-and-set begins with.
+func refArgs[Q, R any](batch []*ticket[Q, R], ref func(*Q) Ref) []any {
+	return []any{
+		digests(batch),
+		column(batch, func(t *ticket[Q, R]) []byte { token := ref(&t.ask).Token; return token[:] }),
+		column(batch, func(t *ticket[Q, R]) int64 { return ref(&t.ask).Fence }),
+	}
+}
+
+// runUpdate answers a batch of compare-and-sets. All are safe to send twice.
+func runUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) {
+	heal(p, batch, healer[Q, R]{
+		try: func(part []*ticket[Q, R]) error { return tryUpdate(p, part, u) },
+		fail: func(t *ticket[Q, R], err error) {
+			var none R
+			t.settle(none, verdictOf(err))
+		},
+	})
+}
+
+// tryUpdate sends a batch and settles the rows that it changed. The others are
+// read, and settled by what they are; those that were locked follow alone.
+func tryUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) error {
+	changed, t, err := p.change(u.batch, u.args(batch), u.scan)
+	if err != nil {
+		return err
+	}
+	for _, ticket := range batch {
+		if r, ok := changed[ticket.digest]; ok {
+			ticket.settle(u.hit(&ticket.ask, r, t), nil)
+		}
+	}
+	missed := open(batch)
+	if len(missed) == 0 {
+		return nil
+	}
+	if locked := settleMisses(p, missed, u); len(locked) > 0 {
+		aside(p, func() {
+			for _, t := range locked {
+				updateAlone(p, t, u)
+			}
+		})
+	}
+	return nil
+}
+
+// settleMisses reads the rows that a statement has not changed, settles those
+// that it could not change and returns those that it should have.
+func settleMisses[Q, R any](p *Postgres, missed []*ticket[Q, R], u *update[Q, R]) (locked []*ticket[Q, R]) {
+	rows, err := p.readRows(digests(missed))
+	for _, ticket := range missed {
+		if err != nil {
+			var none R
+			ticket.settle(none, verdictOf(err))
+			continue
+		}
+		answer, verdict, ok := u.miss(&ticket.ask, rows[ticket.digest])
+		if !ok {
+			locked = append(locked, ticket)
+			continue
+		}
+		ticket.settle(answer, verdict)
+	}
+	return locked
+}
+
+// updateAlone waits for a locked row, up to lock_timeout.
+func updateAlone[Q, R any](p *Postgres, one *ticket[Q, R], u *update[Q, R]) {
+	just := []*ticket[Q, R]{one}
+	var none R
+	for range maxTries {
+		changed, t, err := p.change(u.alone, u.args(just), u.scan)
+		if err != nil {
+			one.settle(none, verdictOf(err))
+			return
+		}
+		if r, ok := changed[one.digest]; ok {
+			one.settle(u.hit(&one.ask, r, t), nil)
+			return
+		}
+		if len(settleMisses(p, just, u)) == 0 {
+			return
+		}
+	}
+	one.settle(none, fmt.Errorf("%w: the row changes while it is updated", ErrBusy))
+}
+
+// change sends one statement in a transaction of its own and returns the rows
+// that it changed, once the commit is confirmed.
+func (p *Postgres) change(s *statement, args []any, scan func(pgx.Rows) (Record, error)) (map[Digest]Record, timing, error) {
+	ctx, cancel := p.bounded()
+	defer cancel()
+	changed := make(map[Digest]Record)
+	var t timing
+	err := p.with(ctx, func(c *pgx.Conn) (err error) {
+		t, _, err = p.transact(ctx, c, step{s, args, func(rows pgx.Rows) error {
+			r, err := scan(rows)
+			changed[r.Digest] = r
+			return err
+		}}, nil)
+		return err
+	})
+	if err != nil {
+		return nil, timing{}, err
+	}
+	p.date(changed, t)
+	return changed, t, nil
+}
