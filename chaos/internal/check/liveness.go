@@ -1,0 +1,142 @@
+package check
+
+import (
+	"time"
+
+	"github.com/redfence/redfence/chaos/internal/history"
+)
+
+// settleBound is how long after the last fault everything may take to be as
+// before it.
+const settleBound = 10 * time.Second
+
+// primary is the route of an instance that trusts its Redis nodes.
+const primary = "primary"
+
+// answers: every key that was begun is answered in the end.
+func answers(j *judge) {
+	for _, key := range j.keys {
+		ops := j.ops[key]
+		if _, ok := j.firstAnswer(key); !ok && !isProbe(ops) {
+			last := ops[len(ops)-1]
+			j.report(Liveness, "never answered", key, "%d requests from %s to %s; the last got %d %s%s",
+				len(ops), seconds(ops[0].Sent), seconds(last.Got), last.Status, last.Body, last.Err)
+		}
+	}
+}
+
+// probes: soon after the last fault every instance serves fresh keys by the
+// primary route again.
+func probes(j *judge) {
+	for instance := range j.Setup.Instances {
+		if _, ok := j.backOnPrimary(instance); !ok {
+			j.report(Liveness, "not back", "", "instance %d has served no fresh key by the primary route within %v of the last fault", instance, settleBound)
+		}
+	}
+}
+
+// backOnPrimary returns how long after the last fault an instance first served
+// a probe by the primary route.
+func (j *judge) backOnPrimary(instance int) (time.Duration, bool) {
+	for _, key := range j.keys {
+		op := j.ops[key][0]
+		if op.Kind != history.Probe || op.Instance != instance || !op.OK() || op.Got > j.Healed+settleBound {
+			continue
+		}
+		for _, e := range ofKind(j.effects[key], history.Start) {
+			if e.Route == primary {
+				return op.Got - j.Healed, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// An Outage is a time in which no Redis node was up.
+type Outage struct {
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"`
+	// Fresh is how many keys were first sent in it, Served how many of them
+	// were answered before it ended.
+	Fresh  int `json:"fresh"`
+	Served int `json:"served"`
+	// Replayed is how many requests for keys that were acknowledged before it
+	// were answered in it, of Asked that ended in it.
+	Asked    int `json:"asked"`
+	Replayed int `json:"replayed"`
+}
+
+// totalOutages finds the outages in the faults. They begin when the last kill
+// is proven and end when the first restart begins.
+func totalOutages(h *history.History) []Outage {
+	var found []Outage
+	down := map[int]bool{}
+	var from time.Duration
+	for _, f := range h.Faults {
+		switch f.Action {
+		case history.KillNode:
+			down[f.Node] = true
+			if len(down) == h.Setup.Nodes {
+				from = f.Done
+			}
+		case history.RestartNode:
+			if len(down) == h.Setup.Nodes {
+				found = append(found, Outage{From: from, To: f.At})
+			}
+			delete(down, f.Node)
+		}
+	}
+	return found
+}
+
+// longEnough outages must show both kinds of requests.
+const longEnough = time.Second
+
+// outages: while no Redis node is up, fresh keys are served and finished ones
+// are replayed.
+func outages(j *judge) {
+	for i := range j.outages {
+		o := &j.outages[i]
+		j.measure(o)
+		if o.To-o.From < longEnough {
+			continue
+		}
+		switch {
+		case o.Fresh == 0:
+			j.report(Invalid, "outage without fresh keys", "", "none was first sent from %s to %s", seconds(o.From), seconds(o.To))
+		case o.Served == 0:
+			j.report(Liveness, "outage not served", "", "none of %d fresh keys was answered from %s to %s", o.Fresh, seconds(o.From), seconds(o.To))
+		}
+		switch {
+		case o.Asked == 0:
+			j.report(Invalid, "outage without retries", "", "no finished key was asked for from %s to %s", seconds(o.From), seconds(o.To))
+		case o.Replayed == 0:
+			j.report(Liveness, "outage without replays", "", "none of %d requests for finished keys was answered from %s to %s", o.Asked, seconds(o.From), seconds(o.To))
+		}
+	}
+}
+
+func (j *judge) measure(o *Outage) {
+	inside := func(op history.Op) bool { return op.Sent >= o.From && op.Got <= o.To }
+	for _, key := range j.keys {
+		ops := j.ops[key]
+		if ops[0].Sent >= o.From && ops[0].Sent < o.To {
+			o.Fresh++
+			if first, ok := j.firstAnswer(key); ok && first.Got <= o.To {
+				o.Served++
+			}
+		}
+		first, acknowledged := j.acknowledged(key)
+		if !acknowledged || first.Got >= o.From {
+			continue
+		}
+		for _, op := range ops {
+			if inside(op) {
+				o.Asked++
+				if op.OK() {
+					o.Replayed++
+				}
+			}
+		}
+	}
+}
