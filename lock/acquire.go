@@ -18,19 +18,39 @@ func (r *Redlock) try(ctx context.Context, name string, o Options) (*held, error
 	c := r.acquireCall(key, token, value, o.TTL)
 	start := time.Now()
 	err := r.run(ctx, c, key, value, o.TTL)
-	until := start.Add(o.TTL - drift(o.TTL))
-	if err == nil && time.Now().Before(until) {
-		return r.hold(ctx, name, token, 0, o, c, until), nil
+	if err != nil {
+		c.giveUp()
+		return nil, failure(opAcquire, name, c, ctx.Err())
 	}
-	c.giveUp()
-	return nil, failure(opAcquire, name, c, ctx.Err())
+	fence := int64(0)
+	if r.guard != nil {
+		if fence, err = r.fenceOf(ctx, name, c); err != nil {
+			c.giveUp()
+			return nil, err
+		}
+	}
+	until := start.Add(o.TTL - drift(o.TTL))
+	if !time.Now().Before(until) {
+		c.giveUp()
+		return nil, &Error{Op: opAcquire, Name: name, Reason: ErrTooLate}
+	}
+	return r.hold(ctx, name, token, fence, o, c, until), nil
 }
 
 // acquireCall prepares the acquire of one try on every node.
 func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call {
 	c := newCall(opAcquire, r.nodes, readAcquire)
 	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
-	c.command(acquireScript, acquireScript.Command([]string{key}, value, ttl.Milliseconds()))
+	if r.guard == nil {
+		c.command(acquireScript, acquireScript.Command([]string{key}, value, ttl.Milliseconds()))
+		return c
+	}
+	c.guard = r.guard
+	for i := range c.slots { // Bind completes each of them by itself
+		s := &c.slots[i]
+		s.op.Script = acquireGuardedScript
+		s.op.Args = acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl.Milliseconds(), "", 0)
+	}
 	return c
 }
 

@@ -92,6 +92,9 @@ func BenchmarkCycle(b *testing.B) {
 	servers := testenv.Redis(b, 5)
 	clients := clientsOf(servers)
 	ctx := context.Background()
+	if err := Init(ctx, clients); err != nil {
+		b.Fatal(err)
+	}
 	contenders := []struct {
 		name string
 		make func(b *testing.B) cycle

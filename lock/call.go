@@ -29,7 +29,7 @@ type reader func(s *slot, value any) (vote, error)
 // decided as soon as the verdict is certain; answers that come later are
 // still read, and a grant that arrives after the call was given up is undone.
 type call struct {
-	kind  string // opAcquire, opExtend, opRelease
+	kind  string // opAcquire, opExtend, opRelease, opRaise
 	nodes []*node.Node
 	read  reader
 	// undo, if set, is called outside the mutex for each node that granted,
@@ -41,6 +41,7 @@ type call struct {
 	// failed, if set, is called outside the mutex for each node that gave no
 	// answer, in time or not.
 	failed func(s *slot)
+	guard  *guard // of a guarded acquire; nil: none
 
 	mu      sync.Mutex
 	votes   count
@@ -63,6 +64,8 @@ type slot struct {
 	reply reply
 
 	seeded bool // the lock was put back there
+	asked  bool // for the node's standing
+	clear  bool // the node has certainly not granted anything
 }
 
 // reply is what a node told beside its vote.
@@ -114,6 +117,15 @@ func (c *call) send() {
 
 // Reply implements node.Receiver.
 func (s *slot) Reply(_ *node.Op, value any, err error) {
+	if err == nil && s.call.guard != nil && isMismatch(value) && !s.asked {
+		s.ask()
+		return
+	}
+	s.voted(value, err)
+}
+
+// voted counts what the node has said.
+func (s *slot) voted(value any, err error) {
 	c := s.call
 	c.mu.Lock()
 	if err == nil {
@@ -157,6 +169,9 @@ func (c *call) settle(o outcome) {
 
 // mayHold says whether the node granted something, or may have.
 func (s *slot) mayHold() bool {
+	if s.clear {
+		return false
+	}
 	return s.vote == yes || (s.vote == failed && !node.Unsent(s.err) && !node.Answered(s.err))
 }
 

@@ -23,6 +23,7 @@ type Redlock struct {
 	nodes    []*node.Node
 	ownsSet  bool
 	redsync  *redsync.Redsync
+	guard    *guard // nil: unguarded
 	canary   string
 	canaries atomic.Uint64
 
@@ -33,18 +34,28 @@ type Redlock struct {
 var _ Locker = (*Redlock)(nil)
 
 // New returns a Redlock over the clients, which stay the caller's. It succeeds
-// with every node down. Its error lists every problem at once.
+// with every node down; nodes that answer are asked, for at most NodeTimeout,
+// whether they agree about MaxTTL. Its error lists every problem at once.
+//
+// A guarded deployment begins with Init; without it the nodes do not vote
+// before MaxTTL has passed.
 func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Redlock, error) {
 	cfg = cfg.withDefaults()
 	var list problems.List
 	cfg.check(&list)
 	checkOdd(&list, len(clients))
-	set, err := node.NewSet(clients, node.Config{
+	nodeConfig := node.Config{
 		Timeout:      cfg.NodeTimeout,
 		Scripts:      Scripts(),
 		TrustClients: cfg.TrustClients,
 		Observer:     cfg.Observer,
-	})
+	}
+	var g *guard
+	if !cfg.Unguarded {
+		g = newGuard(cfg.MaxTTL, len(clients), cfg.Observer)
+		nodeConfig.Scripts, nodeConfig.Hello = guardedScripts(), g.hello
+	}
+	set, err := node.NewSet(clients, nodeConfig)
 	list.AddErr(err)
 	if err := list.Err(); err != nil {
 		if set != nil {
@@ -54,6 +65,13 @@ func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Red
 	}
 	r := newRedlock(set, cfg)
 	r.ownsSet = true
+	if g != nil {
+		g.nodes, r.guard = set.Nodes(), g
+		if err := g.agree(ctx); err != nil {
+			set.Close()
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+	}
 	return r, nil
 }
 

@@ -9,6 +9,16 @@ import (
 var (
 	//go:embed scripts/acquire.lua
 	acquireSource string
+	//go:embed scripts/acquire_guarded.lua
+	acquireGuardedSource string
+	//go:embed scripts/standing.lua
+	standingSource string
+	//go:embed scripts/rejoin.lua
+	rejoinSource string
+	//go:embed scripts/raise.lua
+	raiseSource string
+	//go:embed scripts/begin.lua
+	beginSource string
 	//go:embed scripts/release.lua
 	releaseSource string
 	//go:embed scripts/extend.lua
@@ -20,6 +30,12 @@ var (
 	releaseScript = node.NewScript("release", releaseSource)
 	extendScript  = node.NewScript("extend", extendSource)
 	seedScript    = node.NewScript("seed", seedSource)
+
+	acquireGuardedScript = node.NewScript("acquire_guarded", acquireGuardedSource)
+	standingScript       = node.NewScript("standing", standingSource)
+	rejoinScript         = node.NewScript("rejoin", rejoinSource)
+	raiseScript          = node.NewScript("raise", raiseSource)
+	beginScript          = node.NewScript("begin", beginSource)
 )
 
 // What the scripts return.
@@ -34,4 +50,9 @@ const (
 // each connection.
 func Scripts() []*node.Script {
 	return []*node.Script{acquireScript, releaseScript, extendScript, seedScript}
+}
+
+func guardedScripts() []*node.Script {
+	return []*node.Script{acquireGuardedScript, releaseScript, extendScript, seedScript,
+		standingScript, rejoinScript, raiseScript}
 }

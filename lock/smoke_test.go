@@ -83,3 +83,47 @@ func TestHandOff(t *testing.T) {
 	slices.Sort(took)
 	t.Log(took[100], took[190], took[199])
 }
+
+func TestGuarded(t *testing.T) {
+	servers := testenv.Redis(t, 3)
+	ctx := context.Background()
+	if err := Init(ctx, clientsOf(servers), Config{MaxTTL: 2 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(ctx, clientsOf(servers), Config{MaxTTL: 2 * time.Second, TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	last := int64(0)
+	for range 3 {
+		l, err := r.TryAcquire(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(l.Fence())
+		if l.Fence() <= last {
+			t.Fatal("fence")
+		}
+		last = l.Fence()
+		l.Release(ctx)
+	}
+	servers[0].Restart()
+	servers[1].Restart()
+	_, err = r.TryAcquire(ctx, "a")
+	t.Log(err)
+	_, err = r.TryAcquire(ctx, "a")
+	t.Log(err)
+	start := time.Now()
+	l, err := r.Acquire(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(l.Fence(), time.Since(start))
+	_, err = New(ctx, clientsOf(servers), Config{MaxTTL: 3 * time.Second, TTL: time.Second})
+	t.Log(err)
+	if err == nil {
+		t.Fatal("maxttl")
+	}
+	t.Log(Init(ctx, clientsOf(servers), Config{MaxTTL: 2 * time.Second}))
+}

@@ -20,3 +20,9 @@ type NodeUp struct {
 
 // Name implements Event.
 func (NodeUp) Name() string { return "node_up" }
+
+// NodeRejoined says that a Redis node that had lost its memory votes again.
+type NodeRejoined struct{ Node string }
+
+// Name implements Event.
+func (NodeRejoined) Name() string { return "node_rejoined" }

@@ -226,6 +226,9 @@ func (n *Node) pipeline(ctx context.Context, ops []*Op) error {
 		pipe = n.client.Pipeline()
 	}
 	for _, op := range ops {
+		if b, ok := op.To.(Binder); ok {
+			b.Bind(op)
+		}
 		op.cmd = redis.NewCmd(ctx, op.Args...)
 		_ = pipe.Process(ctx, op.cmd) // queues; errors come with Exec
 	}

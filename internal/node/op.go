@@ -52,6 +52,12 @@ func (f ReceiverFunc) Reply(op *Op, value any, err error) { f(op, value, err) }
 // same pipeline is delivered. Peek must be short.
 type Peeker interface{ Peek(op *Op, value any) }
 
+// A Binder is a Receiver whose command depends on the connection. Bind is
+// called before each time that the command is put on the wire, on the node's
+// goroutine, after the Hello of the connection that it will use. It may change
+// elements of op.Args. It must be short.
+type Binder interface{ Bind(op *Op) }
+
 // An Op is one command for one node. It must not be changed or sent again
 // before its Receiver has been called.
 type Op struct {

@@ -1,0 +1,33 @@
+-- Takes a lock on one node and draws a fence, if the node is in good standing.
+-- KEYS[1] the lock
+-- KEYS[2] marker of the node's standing
+-- KEYS[3] counter of the node
+-- ARGV[1] value: 32 characters of token, then what people may want to know
+-- ARGV[2] TTL in milliseconds
+-- ARGV[3] the marker as it was last read over this connection
+-- ARGV[4] a counter that another node has reached: this one moves past it, so
+--         that the nodes stay close together
+-- Returns the fence, as a string, when the lock is the token's now, also when
+-- it was already: then its TTL starts anew. Else {value of the holder, its
+-- remaining TTL in milliseconds}. With another marker {}: no vote; ask
+-- standing.lua.
+if redis.call('GET', KEYS[2]) ~= ARGV[3] then
+  return {}
+end
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local holder = redis.call('GET', KEYS[1])
+  if string.sub(holder, 1, 32) ~= string.sub(ARGV[1], 1, 32) then
+    return {holder, redis.call('PTTL', KEYS[1])}
+  end
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+local fence = redis.call('INCR', KEYS[3])
+-- Doubles: this may come out equal above 2^53, never greater when it is not.
+if tonumber(ARGV[4]) > fence then
+  redis.call('SET', KEYS[3], ARGV[4])
+  fence = redis.call('INCR', KEYS[3])
+end
+if fence < 9007199254740992 then
+  return string.format('%.0f', fence)
+end
+return redis.call('GET', KEYS[3])
