@@ -28,12 +28,18 @@ type Load struct {
 	Live *Live
 }
 
+// grace is how long operations may take beyond the end of the round.
+const grace = 30 * time.Second
+
 // Run drives op and returns what was measured. It ends when every operation
-// that it started has ended; ctx ends it early.
+// that it started has ended; ctx ends it early. The context of an operation
+// ends half a minute after the round.
 func Run(ctx context.Context, load Load, op Op) Sample {
 	r := &run{load: load, op: op, shards: newShards()}
 	r.begin = time.Now().Add(load.Warm)
 	r.end = r.begin.Add(load.For)
+	ctx, cancel := context.WithDeadline(ctx, r.end.Add(grace))
+	defer cancel()
 	var before atomic.Pointer[Usage]
 	timer := time.AfterFunc(load.Warm, func() { usage := readUsage(); before.Store(&usage) })
 	defer timer.Stop()

@@ -8,9 +8,9 @@ import (
 	"github.com/redfence/redfence/cmd/bench/internal/contend"
 )
 
-// LockCycles locks and unlocks names that nobody else uses. Now and then a
-// held name is tried again, which must be refused.
-func LockCycles(locker contend.Locker, prefix string) Job {
+// LockCycles locks and unlocks names that nobody else uses. Now and then the
+// rival, another instance, tries a held name, which must be refused.
+func LockCycles(locker, rival contend.Locker, prefix string) Job {
 	check := new(Check)
 	return Job{Check: check, Op: func(ctx context.Context, caller, n int) error {
 		name := fmt.Sprintf("%s/%d/%d", prefix, caller, n)
@@ -19,7 +19,7 @@ func LockCycles(locker contend.Locker, prefix string) Job {
 			return err
 		}
 		if due(caller, n) {
-			if err := rival(ctx, locker, name, check); err != nil {
+			if err := challenge(ctx, rival, name, check); err != nil {
 				return err
 			}
 		}
@@ -27,9 +27,9 @@ func LockCycles(locker contend.Locker, prefix string) Job {
 	}}
 }
 
-// rival tries a name that is held.
-func rival(ctx context.Context, locker contend.Locker, name string, check *Check) error {
-	unlock, ok, err := locker.TryLock(ctx, name)
+// challenge tries a name that another instance holds.
+func challenge(ctx context.Context, rival contend.Locker, name string, check *Check) error {
+	unlock, ok, err := rival.TryLock(ctx, name)
 	if err != nil {
 		return nil // refused for another reason: nothing was granted
 	}

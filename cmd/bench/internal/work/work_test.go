@@ -81,7 +81,7 @@ func (h *honest) Close() error { return nil }
 
 func TestChecks(t *testing.T) {
 	jobs := map[string]func(l contend.Locker, d contend.Doer) Job{
-		"lock": func(l contend.Locker, _ contend.Doer) Job { return LockCycles(l, "p") },
+		"lock": func(l contend.Locker, _ contend.Doer) Job { return LockCycles(l, l, "p") },
 		"fresh": func(_ contend.Locker, d contend.Doer) Job {
 			return Fresh(d, "p", 100)
 		},

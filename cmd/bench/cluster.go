@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/redfence/redfence/cmd/bench/internal/contend"
+	"github.com/redfence/redfence/cmd/bench/internal/report"
+	"github.com/redfence/redfence/internal/servers"
+)
+
+const nodeCount = 5
+
+// cluster is the servers that a run uses: its own, or those that the command
+// line names, which are never harmed.
+type cluster struct {
+	servers  contend.Servers
+	nodes    []*servers.Redis // nil: not ours
+	postgres *servers.Postgres
+	clients  []*redis.Client // to ask for versions and processor time
+}
+
+func startCluster(ctx context.Context, o options) (*cluster, error) {
+	c := &cluster{servers: contend.Servers{Postgres: o.postgres}}
+	group, starting := errgroup.WithContext(ctx)
+	if len(o.redis) > 0 {
+		if err := c.useRedis(o.redis); err != nil {
+			return nil, err
+		}
+	} else {
+		c.nodes = make([]*servers.Redis, nodeCount)
+		for i := range c.nodes {
+			group.Go(func() (err error) {
+				c.nodes[i], err = servers.StartRedis(starting, servers.RedisOptions{})
+				return err
+			})
+		}
+	}
+	if o.postgres == "" {
+		group.Go(func() (err error) {
+			c.postgres, err = servers.StartPostgres(starting, servers.PostgresOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	for _, node := range c.nodes {
+		c.servers.Redis = append(c.servers.Redis, node.Addr())
+		c.clients = append(c.clients, node.Client())
+	}
+	if c.postgres != nil {
+		c.servers.Postgres = c.postgres.URL()
+	}
+	return c, nil
+}
+
+// useRedis takes addresses, as host:port or redis:// URLs without a password:
+// not every contender can be given one.
+func (c *cluster) useRedis(addrs []string) error {
+	for _, addr := range addrs {
+		if strings.Contains(addr, "://") {
+			options, err := redis.ParseURL(addr)
+			if err != nil {
+				return fmt.Errorf("-redis: %w", err)
+			}
+			if options.Password != "" || options.TLSConfig != nil || options.DB != 0 {
+				return errors.New("-redis: a password, TLS or a database number cannot be given to every contender; use plain nodes")
+			}
+			addr = options.Addr
+		}
+		c.servers.Redis = append(c.servers.Redis, addr)
+		c.clients = append(c.clients, redis.NewClient(servers.NodeOptions(addr)))
+	}
+	return nil
+}
+
+// Close ends the servers that are ours.
+func (c *cluster) Close() error {
+	var errs []error
+	for _, node := range c.nodes {
+		if node != nil {
+			errs = append(errs, node.Close())
+		}
+	}
+	if c.nodes == nil {
+		for _, client := range c.clients {
+			errs = append(errs, client.Close())
+		}
+	}
+	if c.postgres != nil {
+		errs = append(errs, c.postgres.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// describe adds the servers' versions to the machine.
+func (c *cluster) describe(ctx context.Context, m *report.Machine) {
+	m.Redis = infoField(c.clients[0].Info(ctx, "server").Val(), "redis_version")
+	conn, err := pgx.Connect(ctx, c.servers.Postgres)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_ = conn.QueryRow(ctx, "SHOW server_version").Scan(&m.Postgres)
+}
+
+// cpu returns the processor time that the servers have used so far: Redis
+// tells it, Postgres' is read from the system when the server is ours. Nodes
+// that do not answer are left out.
+func (c *cluster) cpu(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	var total time.Duration
+	for _, client := range c.clients {
+		info := client.Info(ctx, "cpu").Val()
+		for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
+			seconds, _ := strconv.ParseFloat(infoField(info, field), 64)
+			total += time.Duration(seconds * float64(time.Second))
+		}
+	}
+	if c.postgres != nil {
+		total += treeCPU(c.postgres.Pid())
+	}
+	return total
+}
+
+// infoField returns one field of what INFO returned.
+func infoField(info, field string) string {
+	_, rest, _ := strings.Cut(info, field+":")
+	value, _, _ := strings.Cut(rest, "\r\n")
+	return value
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/redfence/redfence/cmd/bench/internal/contend"
+	"github.com/redfence/redfence/cmd/bench/internal/report"
+	"github.com/redfence/redfence/internal/problems"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// Exit codes: everything was measured and met, something was not, or the
+// command line was wrong.
+const (
+	exitOK     = 0
+	exitMissed = 1
+	exitUsage  = 2
+)
+
+func run(args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		for _, problem := range problems.All(err) {
+			fmt.Fprintln(stderr, "bench:", problem)
+		}
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	missed, err := benchmark(ctx, o, stdout, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitMissed
+	}
+	if missed {
+		return exitMissed
+	}
+	return exitOK
+}
+
+// benchmark starts the servers, measures, and reports. missed is true when a
+// target was missed or not run, or a contender broke its promise.
+func benchmark(ctx context.Context, o options, stdout, stderr io.Writer) (missed bool, err error) {
+	c, err := startCluster(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if c.nodes != nil {
+		if err := contend.Begin(ctx, c.servers); err != nil {
+			return false, err
+		}
+	}
+	profiled, err := startProfiles(o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, profiled()) }()
+
+	found := report.Run{Format: report.Format, When: time.Now().UTC(), Machine: report.ThisMachine(), Preset: o.presetName}
+	if found.Machine.Fsync, err = fsyncTime(); err != nil {
+		return false, err
+	}
+	c.describe(ctx, &found.Machine)
+	b := &bench{options: o, cluster: c, notes: stderr}
+	if len(o.targets) > 0 {
+		found.Targets, found.Results, err = b.judge(ctx, func(t report.Target) {
+			if !o.json {
+				fmt.Fprintln(stdout, t)
+			}
+		})
+	} else {
+		found.Results, err = b.compare(ctx)
+	}
+	return anyMissed(found), errors.Join(err, write(o, found, stdout, stderr))
+}
+
+func write(o options, found report.Run, stdout, stderr io.Writer) error {
+	if o.json {
+		out := json.NewEncoder(stdout)
+		out.SetIndent("", "  ")
+		return out.Encode(found)
+	}
+	if len(o.targets) > 0 {
+		return found.WriteTable(stderr)
+	}
+	return found.WriteTable(stdout)
+}
+
+func anyMissed(found report.Run) bool {
+	return slices.ContainsFunc(found.Targets, func(t report.Target) bool { return !t.Met }) ||
+		slices.ContainsFunc(found.Results, func(r report.Result) bool { return r.Refused != "" })
+}
+
+// isTerminal reports whether w shows what is written to a person.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/redfence/redfence/cmd/bench/internal/report"
+	"github.com/redfence/redfence/internal/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func needServers(t *testing.T) {
+	t.Helper()
+	if err := servers.Available(); errors.Is(err, servers.ErrNotInstalled) {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+func TestSmokeComparesEveryContender(t *testing.T) {
+	needServers(t)
+	var out, notes bytes.Buffer
+	if code := run([]string{"-preset", "smoke", "-callers", "2", "-json"}, &out, &notes); code != exitOK {
+		t.Fatalf("exit code %d\n%s\n%s", code, notes.String(), out.String())
+	}
+	var found report.Run
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range found.Results {
+		seen[r.Scenario+" "+r.Contender] = true
+		for _, round := range r.Rounds {
+			if round.Ops <= 0 || round.P50 <= 0 || round.Checks == 0 || round.Broken > 0 || round.CPUPerOp() <= 0 {
+				t.Errorf("%s, %s: a round without figures: %+v", r.Scenario, r.Contender, round)
+			}
+		}
+	}
+	for _, c := range lockContenders() {
+		if !seen["lock "+c.Name] {
+			t.Errorf("lock: %s is missing", c.Name)
+		}
+	}
+	for _, c := range doContenders() {
+		if !seen["do-fresh "+c.Name] || !seen["do-replay "+c.Name] {
+			t.Errorf("do: %s is missing", c.Name)
+		}
+	}
+}
+
+func TestEachProblemOfTheCommandLineIsTold(t *testing.T) {
+	var out, notes bytes.Buffer
+	code := run([]string{"-preset", "slow", "-target", "P99", "-redis", "a:1,b:2", "-scenario", "nap"}, &out, &notes)
+	if code != exitUsage {
+		t.Errorf("exit code %d, want %d", code, exitUsage)
+	}
+	for _, want := range []string{`-preset "slow"`, `-target "P99"`, "2 nodes", `-scenario "nap"`} {
+		if !strings.Contains(notes.String(), want) {
+			t.Errorf("nothing said about %s:\n%s", want, notes.String())
+		}
+	}
+}
+
+func TestHelpNamesTheTargets(t *testing.T) {
+	var out, notes bytes.Buffer
+	if code := run([]string{"--help"}, &out, &notes); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"P1a", "P10", "-preset", "DATABASE_URL"} {
+		if !strings.Contains(notes.String(), want) {
+			t.Errorf("%s is missing:\n%s", want, notes.String())
+		}
+	}
+}
+
+func TestTargetLines(t *testing.T) {
+	line := regexp.MustCompile(`^P\d+[ab]? (met|missed) .+ \(gate .+; goal .+\)$`)
+	base := report.Target{ID: "P1a", Gate: "6x, 0.5", Goal: "8x, 0.65", Figure: "8.6x of redsync, 0.66 of raw", Met: true}
+	if got, want := base.String(), "P1a met 8.6x of redsync, 0.66 of raw (gate 6x, 0.5; goal 8x, 0.65)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	base.Met = false
+	if got := base.String(); !line.MatchString(got) || !strings.HasPrefix(got, "P1a missed") {
+		t.Errorf("a missed target says %q", got)
+	}
+	base.NotRun = "no lock"
+	if got, want := base.String(), "P1a not run: no lock"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redfence/redfence/internal/problems"
+)
+
+// A preset says how long and how often things are measured.
+type preset struct {
+	warm, round time.Duration
+	rounds      int
+	callers     []int
+}
+
+var presets = map[string]preset{
+	"smoke": {warm: 100 * time.Millisecond, round: 400 * time.Millisecond, rounds: 1, callers: []int{1, 16}},
+	"quick": {warm: 300 * time.Millisecond, round: 1200 * time.Millisecond, rounds: 3, callers: []int{1, 128}},
+	"full":  {warm: time.Second, round: 5 * time.Second, rounds: 5, callers: []int{1, 16, 128, 512}},
+}
+
+// options are the command line.
+type options struct {
+	preset     preset
+	presetName string
+	targets    []string
+	scenarios  []string
+	callers    int
+	rate       float64
+	json       bool
+	redis      []string
+	postgres   string
+	cpuprofile string
+	trace      string
+}
+
+// parse reads the command line; every problem is reported at once.
+func parse(args []string, out io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { usage(flags) }
+	flags.StringVar(&o.presetName, "preset", "quick", "how much to measure: `smoke`, quick or full")
+	targets := flags.String("target", "", "measure only what these targets need: a `list` like P1a,P3, or all")
+	scenarios := flags.String("scenario", "", "measure only these scenarios: a `list` of "+strings.Join(scenarioNames(), ", "))
+	flags.IntVar(&o.callers, "callers", 0, "measure with this `number` of callers only")
+	flags.Float64Var(&o.rate, "rate", 0, "open loop: `operations` per second that are due; 0 is a closed loop")
+	flags.BoolVar(&o.json, "json", false, "write the whole run as JSON to standard output")
+	redisURLs := flags.String("redis", os.Getenv("REDIS_URL"), "`addresses` of Redis nodes, separated by commas, instead of own ones (environment REDIS_URL)")
+	flags.StringVar(&o.postgres, "postgres", os.Getenv("DATABASE_URL"), "`URL` of an empty Postgres database instead of an own one (environment DATABASE_URL)")
+	flags.StringVar(&o.cpuprofile, "cpuprofile", "", "write a CPU profile to this `file`")
+	flags.StringVar(&o.trace, "trace", "", "write an execution trace to this `file`")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.targets, o.scenarios, o.redis = list(*targets), list(*scenarios), list(*redisURLs)
+	var wrong problems.List
+	if flags.NArg() > 0 {
+		wrong.Add("unexpected argument %q", flags.Arg(0))
+	}
+	o.check(&wrong)
+	return o, wrong.Err()
+}
+
+func usage(flags *flag.FlagSet) {
+	out := flags.Output()
+	fmt.Fprintln(out, "bench compares ways to lock and to run work once, side by side.")
+	fmt.Fprintln(out, "\nUsage: bench [flags]")
+	flags.PrintDefaults()
+	fmt.Fprintln(out, "\nTargets (met and missed speak of the gate; the exit code is 1 when one is missed or not run):")
+	for _, t := range targetList {
+		fmt.Fprintf(out, "  %-4s %s: gate %s; goal %s\n", t.id, t.work, t.gate, t.goal)
+	}
+}
+
+func (o *options) check(wrong *problems.List) {
+	var ok bool
+	if o.preset, ok = presets[o.presetName]; !ok {
+		wrong.Add("-preset %q: use one of %s", o.presetName, strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
+	}
+	if slices.Equal(o.targets, []string{"all"}) {
+		o.targets = targetIDs()
+	}
+	for _, id := range o.targets {
+		if !slices.Contains(targetIDs(), id) {
+			wrong.Add("-target %q: use all or some of %s", id, strings.Join(targetIDs(), ","))
+		}
+	}
+	for _, name := range o.scenarios {
+		if !slices.Contains(scenarioNames(), name) {
+			wrong.Add("-scenario %q: use some of %s", name, strings.Join(scenarioNames(), ","))
+		}
+	}
+	if o.callers < 0 || o.rate < 0 {
+		wrong.Add("-callers and -rate cannot be negative")
+	}
+	if o.callers > 0 {
+		o.preset.callers = []int{o.callers}
+	}
+	if n := len(o.redis); n > 0 && n%2 == 0 {
+		wrong.Add("-redis: %d nodes are an even number; name an odd number, usually 5", n)
+	}
+}
+
+// list splits at commas and leaves out what is empty.
+func list(text string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}

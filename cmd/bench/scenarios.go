@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redfence/redfence/cmd/bench/internal/contend"
+	"github.com/redfence/redfence/cmd/bench/internal/report"
+	"github.com/redfence/redfence/cmd/bench/internal/work"
+)
+
+// bodySize is the size of a response, in bytes, where none is said.
+const bodySize = 300
+
+// replayIDs is how many completed ids are asked for again.
+const replayIDs = 2000
+
+// A scenario is one kind of work that contenders are compared at.
+type scenario struct {
+	name  string
+	build func(ctx context.Context, b *bench, callers int) ([]*entry, error)
+}
+
+// scenarios are what a run without -target measures, in this order.
+func scenarios() []scenario {
+	return []scenario{
+		{"lock", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
+			return b.locks(ctx, callers, lockContenders()...)
+		}},
+		{"contended", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
+			return b.contended(ctx, callers, lockContenders()...)
+		}},
+		{"do-fresh", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
+			return b.fresh(ctx, callers, doContenders()...)
+		}},
+		{"do-replay", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
+			return b.replays(ctx, callers, doContenders()...)
+		}},
+	}
+}
+
+func scenarioNames() []string {
+	return []string{"lock", "contended", "do-fresh", "do-replay"}
+}
+
+func lockContenders() []contend.LockContender {
+	return []contend.LockContender{
+		contend.Redsync, contend.RedsyncFailFast, contend.RedsyncTuned, contend.Redislock,
+		contend.Rueidislock, contend.Advisory, contend.LeaseRow, contend.Raw,
+		contend.Unguarded, contend.Guarded, contend.Direct,
+	}
+}
+
+func doContenders() []contend.DoContender {
+	return []contend.DoContender{contend.NaiveDurable, contend.Naive, contend.LedgerOnly, contend.Engine, contend.EngineFallback}
+}
+
+// compare measures the chosen scenarios, each with each number of callers.
+func (b *bench) compare(ctx context.Context) ([]report.Result, error) {
+	var all []report.Result
+	for _, s := range scenarios() {
+		if !b.wants(s.name) {
+			continue
+		}
+		for _, callers := range b.preset.callers {
+			entries, err := s.build(ctx, b, callers)
+			if err != nil {
+				return all, fmt.Errorf("%s: %w", s.name, err)
+			}
+			results, err := b.measure(ctx, b.preset, entries)
+			all = append(all, results...)
+			if err = errors.Join(err, closeEntries(entries)); err != nil {
+				return all, fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (b *bench) wants(scenario string) bool {
+	if len(b.scenarios) == 0 {
+		return true
+	}
+	for _, name := range b.scenarios {
+		if name == scenario {
+			return true
+		}
+	}
+	return false
+}
+
+// locks makes entries that lock and unlock names of their own. The baseline
+// is the first contender.
+func (b *bench) locks(ctx context.Context, callers int, contenders ...contend.LockContender) ([]*entry, error) {
+	return b.lockEntries(ctx, "lock", callers, contenders, func(e *entry, locker, rival contend.Locker) {
+		e.prepare = func(_ context.Context, prefix string) (work.Job, error) {
+			return work.LockCycles(locker, rival, prefix), nil
+		}
+	})
+}
+
+// contended makes entries whose callers all want the same name.
+func (b *bench) contended(ctx context.Context, callers int, contenders ...contend.LockContender) ([]*entry, error) {
+	if callers < 2 {
+		return nil, nil
+	}
+	// The floor has no way to wait.
+	var waiting []contend.LockContender
+	for _, c := range contenders {
+		if c.Name != contend.Raw.Name {
+			waiting = append(waiting, c)
+		}
+	}
+	return b.lockEntries(ctx, "contended", callers, waiting, func(e *entry, locker, rival contend.Locker) {
+		var fairness func() float64
+		e.prepare = func(_ context.Context, prefix string) (work.Job, error) {
+			job, shares := work.Contended([]contend.Locker{locker, rival}, prefix, callers)
+			fairness = func() float64 { return work.Fairness(shares) }
+			return job, nil
+		}
+		e.figures = func() map[string]float64 { return map[string]float64{"fairness": fairness()} }
+	})
+}
+
+func (b *bench) lockEntries(ctx context.Context, scenario string, callers int, contenders []contend.LockContender, fill func(e *entry, locker, rival contend.Locker)) ([]*entry, error) {
+	var entries []*entry
+	for _, c := range contenders {
+		locker, rival, err := openTwo(ctx, c, b.cluster.servers)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open %s: %w", c.Name, err), closeEntries(entries))
+		}
+		e := &entry{
+			scenario: scenario, contender: c.Name, options: c.Options, baseline: contenders[0].Name,
+			callers: callers, close: func() error { return errors.Join(locker.Close(), rival.Close()) },
+		}
+		fill(e, locker, rival)
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// openTwo opens two instances, as two processes would have them.
+func openTwo(ctx context.Context, c contend.LockContender, s contend.Servers) (locker, rival contend.Locker, err error) {
+	if locker, err = c.Open(ctx, s); err != nil {
+		return nil, nil, err
+	}
+	if rival, err = c.Open(ctx, s); err != nil {
+		return nil, nil, errors.Join(err, locker.Close())
+	}
+	return locker, rival, nil
+}
+
+// fresh makes entries that run work for new ids.
+func (b *bench) fresh(ctx context.Context, callers int, contenders ...contend.DoContender) ([]*entry, error) {
+	return b.doEntries(ctx, "do-fresh", callers, contenders, func(_ context.Context, doer contend.Doer, prefix string) (work.Job, error) {
+		return work.Fresh(doer, prefix, bodySize), nil
+	})
+}
+
+// replays makes entries that ask again for completed ids.
+func (b *bench) replays(ctx context.Context, callers int, contenders ...contend.DoContender) ([]*entry, error) {
+	return b.doEntries(ctx, "do-replay", callers, contenders, func(ctx context.Context, doer contend.Doer, prefix string) (work.Job, error) {
+		return work.Replays(ctx, doer, prefix, replayIDs, bodySize)
+	})
+}
+
+func (b *bench) doEntries(ctx context.Context, scenario string, callers int, contenders []contend.DoContender, prepare func(context.Context, contend.Doer, string) (work.Job, error)) ([]*entry, error) {
+	var entries []*entry
+	for _, c := range contenders {
+		doer, err := c.Open(ctx, b.cluster.servers)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open %s: %w", c.Name, err), closeEntries(entries))
+		}
+		entries = append(entries, &entry{
+			scenario: scenario, contender: c.Name, options: c.Options, baseline: contenders[0].Name,
+			callers: callers, close: doer.Close,
+			prepare: func(ctx context.Context, prefix string) (work.Job, error) { return prepare(ctx, doer, prefix) },
+		})
+	}
+	return entries, nil
+}
