@@ -67,38 +67,30 @@ func (b *background) pursue(r *run, act claim.Action) {
 }
 
 func (b *background) done(r *run, act claim.Action, since time.Time) {
+	state := r.snapshot()
 	result := "refused"
 	switch {
 	case act.Has(claim.Put):
 		result = "completed"
 		b.engine.put(r.call, &r.row)
-	case r.state.Outcome != claim.Complete:
+	case state.Outcome != claim.Complete:
 		result = "released"
 	}
-	b.engine.cfg.Observer.Observe(observe.LateCompletion{Key: r.call.ref(), Fence: r.state.Grant.Fence, Result: result, After: time.Since(since)})
+	b.engine.cfg.Observer.Observe(observe.LateCompletion{Key: r.call.ref(), Fence: state.Grant.Fence, Result: result, After: time.Since(since)})
 }
 
 // abandon leaves the row to its lease: the process does not go on trying.
 func (b *background) abandon(r *run) {
 	r.step(claim.Event{Kind: claim.Closing})
-	b.engine.cfg.Observer.Observe(observe.LateCompletion{Key: r.call.ref(), Fence: r.state.Grant.Fence, Result: "abandoned"})
+	b.engine.cfg.Observer.Observe(observe.LateCompletion{Key: r.call.ref(), Fence: r.snapshot().Grant.Fence, Result: "abandoned"})
 }
 
-// unlock releases the processing lock; nobody waits for it, since the ledger
-// arbitrates.
+// unlock gives the processing lock back. Nobody waits for it, since the ledger
+// arbitrates; what stays behind lapses with its TTL.
 func (e *Engine) unlock(lease lock.Lease) {
-	if lease == nil || !e.background.work.enter() {
-		return
+	if lease != nil && failpoint.Hit(e.background.ctx, "before-unlock") == nil {
+		lock.ReleaseLater(lease)
 	}
-	go func() {
-		defer e.background.work.leave()
-		if failpoint.Hit(e.background.ctx, "before-unlock") != nil {
-			return
-		}
-		ctx, stop := context.WithTimeout(e.background.ctx, e.cfg.NodeTimeout)
-		defer stop()
-		_ = lease.Release(ctx) // what stays behind lapses with its TTL
-	}()
 }
 
 // work counts what is under way and can be waited for. Once closed it lets

@@ -156,8 +156,8 @@ func TestI12KilledInTheHandlerRetry(t *testing.T) {
 		return work.handle(ctx, ex)
 	})
 	wantResult(t, res, err, Executed, "run 1")
-	if fence <= 1 || attempt != 2 {
-		t.Errorf("fence %d, attempt %d; want a higher fence and attempt 2", fence, attempt)
+	if fence <= 1 || attempt > 2 {
+		t.Errorf("fence %d, attempt %d; want a higher fence and at most attempt 2", fence, attempt)
 	}
 	res, err = in.Do(t.Context(), Request{ID: "retried"}, work.handle)
 	wantResult(t, res, err, Replayed, "run 1")

@@ -38,9 +38,20 @@ type run struct {
 	row      fallback.Record // as the completion left it
 }
 
-func (e *Engine) newRun(c *call, lease lock.Lease, over int64) *run {
+// newRun prepares a claim: a new one, or one that takes the lapsed claim of a
+// row over. The row was compared with the request under the row's own
+// algorithm and secret, and it keeps that fingerprint.
+func (e *Engine) newRun(c *call, lease lock.Lease, over *fallback.Record) *run {
+	r := e.freshRun(c, lease)
+	if over != nil {
+		r.over, r.req.Fingerprint = over.Fence, over.Fingerprint
+	}
+	return r
+}
+
+func (e *Engine) freshRun(c *call, lease lock.Lease) *run {
 	return &run{
-		engine: e, call: c, lease: lease, over: over,
+		engine: e, call: c, lease: lease,
 		req: fallback.ClaimRequest{
 			Key: c.key, Digest: c.digest, Token: fallback.NewToken(), Owner: e.cfg.Owner,
 			Fingerprint: e.fingerprint(c.req.Fingerprint), Policy: c.policy.stored(),
@@ -184,6 +195,7 @@ func (r *run) settle(ctx context.Context) claim.Event {
 		err := r.sendOutcome(ctx)
 		switch {
 		case err == nil:
+			r.engine.wake(r.req.Digest)
 			return claim.Event{Kind: claim.Confirmed}
 		case errors.Is(err, fallback.ErrRefused):
 			return r.failed(claim.Refused, err)
@@ -223,6 +235,12 @@ func (r *run) sendOutcome(ctx context.Context) error {
 	return err
 }
 
+func (r *run) snapshot() claim.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
 // ref names the claim; r.mu is held.
 func (r *run) ref() fallback.Ref {
 	return fallback.Ref{Digest: r.req.Digest, Token: r.req.Token, Fence: r.state.Grant.Fence}
@@ -230,9 +248,7 @@ func (r *run) ref() fallback.Ref {
 
 // joinable reports whether a duplicate may wait for this run.
 func (r *run) joinable() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.Joinable(time.Now())
+	return r.snapshot().Joinable(time.Now())
 }
 
 func (e *Engine) observeLost(r *run, ev claim.Event) {

@@ -20,7 +20,7 @@ import (
 
 // Times are ratios: the shortest that a loaded machine can keep.
 const (
-	testLease     = 300 * time.Millisecond
+	testLease     = 500 * time.Millisecond
 	testRetention = time.Minute
 	patience      = 20 * time.Second // for anything that has to happen
 )
@@ -81,7 +81,7 @@ func (c *cluster) start(t *testing.T, change func(*Config)) *instance {
 	cfg := Config{Policy: testPolicy(), LedgerTimeout: 2 * time.Second, Observer: in.events}
 	for _, n := range c.nodes {
 		client := redis.NewClient(&redis.Options{
-			Addr: n.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1, Dialer: in.redis.dial,
+			Addr: n.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, Dialer: in.redis.dial,
 		})
 		t.Cleanup(func() { client.Close() })
 		cfg.Nodes = append(cfg.Nodes, client)

@@ -57,6 +57,7 @@ type call struct {
 	fn     Handler
 	until  time.Time // when the call stops waiting; zero: with its context
 	flight *flight   // that this call leads; nil: it leads none
+	tries  int       // claims that came too late
 	route  observe.Route
 }
 

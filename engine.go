@@ -32,6 +32,7 @@ type Engine struct {
 	breaker *breaker.Breaker
 
 	flights    flights
+	queues     queues
 	slots      slots
 	work       work // calls of Do
 	background *background

@@ -173,7 +173,7 @@ func (e *Engine) takeLock(ctx context.Context, c *call) (lease lock.Lease, taken
 		done(false, err)
 		return nil, false
 	}
-	lease, err := e.locks.TryAcquire(ctx, c.digest.String(), lock.WithTTL(c.policy.Lease))
+	lease, err := e.locks.TryAcquire(ctx, c.digest.String())
 	_ = failpoint.Hit(ctx, "after-lock")
 	taken = errors.Is(err, lock.ErrTaken)
 	if taken {
@@ -200,18 +200,11 @@ func (e *Engine) await(waitCtx context.Context, c *call, s sight) sight {
 		return s
 	}
 	c.flight.waits()
-	wake, stop := e.watch(c.digest)
-	defer stop()
-	for wait := firstPoll; s.next == waitFor; wait = min(2*wait, lastPoll) {
-		s = e.lookAtRow(waitCtx, c)
-		if s.next != waitFor {
+	w := e.watch(c)
+	defer w.stop()
+	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
+		if s = e.lookAtRow(waitCtx, c); s.next != waitFor || !w.wait(waitCtx, wait) {
 			break
-		}
-		select {
-		case <-waitCtx.Done():
-			return s
-		case <-wake:
-		case <-time.After(wait/2 + rand.N(wait/2)):
 		}
 	}
 	if s.next == failed && waitCtx.Err() != nil {
@@ -219,11 +212,6 @@ func (e *Engine) await(waitCtx context.Context, c *call, s sight) sight {
 	}
 	return s
 }
-
-const (
-	firstPoll = 10 * time.Millisecond
-	lastPoll  = time.Second
-)
 
 // act does what a sight asks for. When the row has changed meanwhile, it
 // returns what is known of it now, and there is no verdict yet.
@@ -235,9 +223,9 @@ func (e *Engine) act(ctx context.Context, c *call, s sight) (v verdict, changed 
 	}
 	switch s.next {
 	case claimIt:
-		return e.execute(ctx, c, s.holds, 0)
+		return e.execute(ctx, c, s.holds, nil)
 	case takeOver:
-		return e.execute(ctx, c, nil, s.row.Fence)
+		return e.execute(ctx, c, nil, &s.row)
 	case replay:
 		return s.replay(e, c), nil
 	case lapse:
@@ -296,12 +284,4 @@ func ledgerError(ctx context.Context, err error) error {
 		return &Error{Kind: ErrOverloaded, Err: err}
 	}
 	return &Error{Kind: ErrLedgerUnavailable, Err: err}
-}
-
-// watch returns a channel that is sent to when the key may have changed.
-func (e *Engine) watch(d fallback.Digest) (wake <-chan struct{}, stop func()) {
-	if w, ok := e.ledger.(fallback.Waker); ok {
-		return w.Watch(d)
-	}
-	return nil, func() {}
 }

@@ -1,8 +1,11 @@
 package redfence
 
 import (
+	"context"
 	"os"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/internal/testenv"
 )
@@ -12,5 +15,10 @@ func TestMain(m *testing.M) {
 		runChild(role)
 		return
 	}
+	redis.SetLogger(silent{}) // the tests cut connections all the time
 	testenv.Main(m)
 }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}

@@ -16,8 +16,8 @@ import (
 )
 
 // execute claims the key and, if the claim is granted in time, runs the
-// handler. over is the fence of a lapsed claim to take over; 0: none.
-func (e *Engine) execute(ctx context.Context, c *call, lease lock.Lease, over int64) (verdict, *sight) {
+// handler. over is the row whose lapsed claim to take over, if any.
+func (e *Engine) execute(ctx context.Context, c *call, lease lock.Lease, over *fallback.Record) (verdict, *sight) {
 	defer e.unlock(lease)
 	if !e.slots.take() {
 		return verdict{err: &Error{Kind: ErrOverloaded, Err: fmt.Errorf("%d keys in flight (Config.MaxInFlight)", e.cfg.MaxInFlight)}}, nil
@@ -52,13 +52,20 @@ func (r *run) handOver(act claim.Action) {
 	}
 }
 
+// maxTries bounds how often a call claims again after a claim that came too
+// late.
+const maxTries = 3
+
 // notStarted is the verdict of a claim that started nothing.
 func (e *Engine) notStarted(ctx context.Context, c *call, cause error) (verdict, *sight) {
 	switch {
 	case ctx.Err() != nil:
 		return verdict{err: &Error{Kind: ctx.Err(), Err: cause, Hint: "nothing was started"}}, nil
+	case cause == nil && c.tries < maxTries: // it was released, so it can be claimed again
+		c.tries++
+		return verdict{}, &sight{next: unseen}
 	case cause == nil:
-		cause = errors.New("the claim came too late to start the handler under it")
+		cause = errors.New("claims come too late to start the handler under them: the ledger is slow, or Policy.Lease is short")
 	}
 	return e.failOpen(ctx, c, cause)
 }
@@ -95,9 +102,7 @@ func (r *run) callHandler(ctx context.Context) (Response, error) {
 }
 
 func (r *run) started() {
-	r.mu.Lock()
-	g := r.state.Grant
-	r.mu.Unlock()
+	g := r.snapshot().Grant
 	r.ex.fence, r.ex.attempt = g.Fence, g.Attempt
 	r.call.flight.runs(r.joinable)
 	r.engine.cfg.Observer.Observe(observe.ClaimGranted{

@@ -51,26 +51,19 @@ func (r *run) tick() {
 	}
 }
 
-// renew renews the lease of the ledger. What cannot be renewed now is tried
+// renew renews the lease, again and again. What cannot be renewed now is tried
 // again soon; only the ledger's refusal is final.
 func (r *run) renew() {
-	r.mu.Lock()
-	ref, late, stopped := r.ref(), r.state.Phase == claim.Late, r.watch.stopped
-	r.mu.Unlock()
-	if stopped || failpoint.Hit(context.Background(), "renewal-tick") != nil {
+	if failpoint.Hit(context.Background(), "renewal-tick") != nil {
 		return
 	}
 	again := r.renewEvery()
 	ctx, stop := context.WithTimeout(context.Background(), again)
 	defer stop()
-	g, err := r.engine.ledger.Renew(ctx, ref, late)
-	switch {
-	case err == nil:
-		r.step(claim.Event{Kind: claim.Renewed, Grant: stepGrant(&g)})
+	switch err := r.renewNow(ctx); {
 	case errors.Is(err, fallback.ErrRefused):
-		r.step(claim.Event{Kind: claim.RenewRefused})
 		return
-	default:
+	case err != nil:
 		again /= 3
 	}
 	r.mu.Lock()
@@ -78,4 +71,22 @@ func (r *run) renew() {
 	if !r.watch.stopped {
 		r.watch.renewal.Reset(again)
 	}
+}
+
+// renewNow renews the lease once.
+func (r *run) renewNow(ctx context.Context) error {
+	r.mu.Lock()
+	ref, late, stopped := r.ref(), r.state.Phase == claim.Late, r.watch.stopped
+	r.mu.Unlock()
+	if stopped {
+		return fallback.ErrRefused
+	}
+	g, err := r.engine.ledger.Renew(ctx, ref, late)
+	switch {
+	case err == nil:
+		r.step(claim.Event{Kind: claim.Renewed, Grant: stepGrant(&g)})
+	case errors.Is(err, fallback.ErrRefused):
+		r.step(claim.Event{Kind: claim.RenewRefused})
+	}
+	return err
 }
