@@ -36,8 +36,8 @@ type Config struct {
 	// Sweep says how expired rows are removed. The zero value sweeps with the
 	// defaults.
 	Sweep Sweep
-	// Listen names where wake-ups come from (R19). Defaults to Poll: waiters
-	// re-read, nothing is listened to, and nothing is sent.
+	// Listen says where wake-ups come from (R19). The zero value listens,
+	// unless a pooler is in between.
 	Listen Listen
 	// Observer receives the ledger's events. Defaults to none.
 	Observer observe.Observer
@@ -78,7 +78,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxQueue < 1 {
 		list.Add("MaxQueue: %d is not positive", c.MaxQueue)
 	}
-	list.AddErr(c.Sweep.check())
+	var err error
+	c.Sweep, err = c.Sweep.withDefaults(c.StatementTimeout)
+	list.AddErr(err)
 	return c, list.Err()
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/redfence/redfence/observe"
 )
 
 // A healer knows how to run a batch and how to tell a ticket that it failed.
@@ -27,6 +29,9 @@ func heal[Q, R any](p *Postgres, batch []*ticket[Q, R], h healer[Q, R]) {
 	if !curable(err) {
 		h.failAll(open(batch), err)
 		return
+	}
+	if len(batch) > 1 {
+		p.cfg.Observer.Observe(observe.LedgerSplit{Calls: len(batch), Err: err})
 	}
 	aside(p, func() { h.split(p, open(batch), err) })
 }

@@ -5,11 +5,14 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A lane makes batches of the calls of one kind (group commit). The first
 // caller goes at once; those who arrive while its batch is under way form the
-// next one. There is no timer and no idle goroutine.
+// next one. A batch that takes long (a locked row, a dead connection) does not
+// keep later callers waiting: a few more may go beside it. There is no timer
+// and no idle goroutine.
 type lane[Q, R any] struct {
 	// run answers every ticket of a batch, in its own time. No digest is in a
 	// batch twice, and tickets are sorted by digest.
@@ -24,8 +27,16 @@ type lane[Q, R any] struct {
 	mu      sync.Mutex // guards all below
 	waiting []*ticket[Q, R]
 	shared  map[Digest]*ticket[Q, R]
-	running bool
+	running int       // batches under way
+	began   time.Time // the last of them
 }
+
+// slowBatch is how long a batch may take before another goes beside it, and
+// maxBeside how many go at a time.
+const (
+	slowBatch = 50 * time.Millisecond
+	maxBeside = 4
+)
 
 // maxBatchBytes bounds the payload of one batch, so that a few large bodies do
 // not make one huge message.
@@ -71,7 +82,8 @@ func (l *lane[Q, R]) enter(ctx context.Context, d Digest, ask Q) (*ticket[Q, R],
 	if len(l.waiting) >= l.maxQueue {
 		return nil, ErrOverloaded
 	}
-	if !l.running && !l.group.join() {
+	more := l.running == 0 || l.running < maxBeside && time.Since(l.began) > slowBatch
+	if more && !l.group.join() {
 		return nil, ErrClosed
 	}
 	t := &ticket[Q, R]{digest: d, ask: ask, done: make(chan struct{})}
@@ -82,8 +94,9 @@ func (l *lane[Q, R]) enter(ctx context.Context, d Digest, ask Q) (*ticket[Q, R],
 		}
 		l.shared[d] = t
 	}
-	if !l.running {
-		l.running = true
+	if more {
+		l.running++
+		l.began = time.Now()
 		go l.work()
 	}
 	return t, nil
@@ -124,9 +137,11 @@ func (l *lane[Q, R]) next() []*ticket[Q, R] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) == 0 {
-		l.running, l.waiting = false, nil
+		l.waiting = nil
+		l.running--
 		return nil
 	}
+	l.began = time.Now()
 	var batch, later []*ticket[Q, R]
 	in := make(map[Digest]struct{}, min(len(l.waiting), l.maxBatch))
 	bytes := 0

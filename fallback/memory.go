@@ -18,6 +18,7 @@ type Memory struct {
 	rows   map[Digest]*Record
 	seq    int64 // the fence drawn last
 	audits []Audit
+	nodes  NodeSet
 	closed bool
 }
 

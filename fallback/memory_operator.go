@@ -92,19 +92,6 @@ func (m *Memory) audit(row *Record, action, who, why string, now time.Time) {
 	})
 }
 
-// Audits returns the decisions about one key, oldest first.
-func (m *Memory) Audits(ctx context.Context, d Digest) ([]Audit, error) {
-	return locked(ctx, m, func(time.Time) ([]Audit, error) {
-		var of []Audit
-		for _, a := range m.audits {
-			if a.Digest == d {
-				of = append(of, a)
-			}
-		}
-		return of, nil
-	})
-}
-
 // sweepGrace is how long a row that is expired or released stays. It is far
 // longer than any claim statement can live: one that drew its fence before
 // the row was deleted must not insert it afterwards.

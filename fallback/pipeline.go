@@ -41,7 +41,7 @@ func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *s
 		{statement: &p.sql.commit},
 	}
 	if after != nil {
-		steps = append(steps, *after)
+		steps = append(steps, step{statement: &p.sql.planner}, *after)
 	}
 	ready, err := p.prepare(ctx, c, steps)
 	if err != nil {
@@ -80,8 +80,10 @@ func (p *Postgres) answers(c *pgx.Conn, line *pgconn.Pipeline, steps []step) (co
 			return false, fmt.Errorf("COMMIT was answered with %q", tag)
 		}
 	}
-	if _, err := line.GetResults(); err != nil { // the Sync
-		return true, err
+	if len(steps) > 4 {
+		if _, err := line.GetResults(); err != nil { // the Sync in between
+			return true, err
+		}
 	}
 	for _, s := range steps[4:] {
 		if _, err := answer(c, line, s.scan); err != nil {
@@ -135,8 +137,9 @@ func discard(c *pgx.Conn) {
 	c.Close(gone) // fails because of the context, and closes all the same
 }
 
-// query runs steps that need no transaction of their own: reads.
+// query runs reads, as one transaction that the server makes of them.
 func (p *Postgres) query(ctx context.Context, c *pgx.Conn, steps ...step) (t timing, err error) {
+	steps = append([]step{{statement: &p.sql.planner}}, steps...)
 	ready, err := p.prepare(ctx, c, steps)
 	if err != nil {
 		return timing{}, &attemptError{notSent, err}

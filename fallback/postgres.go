@@ -34,6 +34,8 @@ type Postgres struct {
 	renewals  lane[renewal, Grant]
 	completes lane[Completion, Record]
 	releases  lane[parting, Record]
+	hints     lane[string, struct{}]
+	post      post
 
 	seats    chan struct{} // of single statements
 	standing atomic.Int64  // those that wait for a seat
@@ -86,6 +88,7 @@ func newPostgres(pool *pgxpool.Pool, cfg Config) (*Postgres, error) {
 		wards:    make(chan struct{}, 4),
 		seats:    make(chan struct{}, seatsAlone),
 	}
+	p.post = newPost(cfg.Schema, !cfg.Listen.Off && (cfg.Listen.Conn != nil || !p.unnamed))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.buildLanes()
 	return p, nil
@@ -98,11 +101,13 @@ func (p *Postgres) buildLanes() {
 	p.completes = lane[Completion, Record]{run: p.runCompletions,
 		size: func(c *Completion) int { return len(c.Response) }}
 	p.releases = lane[parting, Record]{run: p.runReleases}
+	p.hints = lane[string, struct{}]{run: p.runHints}
 	bound(p, &p.claims)
 	bound(p, &p.reads)
 	bound(p, &p.renewals)
 	bound(p, &p.completes)
 	bound(p, &p.releases)
+	bound(p, &p.hints)
 }
 
 func bound[Q, R any](p *Postgres, l *lane[Q, R]) {
@@ -132,6 +137,7 @@ func (p *Postgres) firstContact(ctx context.Context) error {
 // begin starts the background work that the configuration asks for.
 func (p *Postgres) begin() {
 	p.startSweeper()
+	p.startListener()
 }
 
 // Close implements Ledger: it waits for the statements that are under way,

@@ -21,7 +21,7 @@ type statement struct {
 
 // statements are all that a Postgres ledger sends.
 type statements struct {
-	begin, commit, rollback, settings, identity, clock statement
+	begin, commit, rollback, settings, planner, identity, clock statement
 
 	sequence, adopt, noteLease statement
 
@@ -30,6 +30,8 @@ type statements struct {
 	renewAlone, completeAlone, releaseAlone   statement
 	abandon, lapse, stream, bury              statement
 	decide, beginRecovery, forget             statement
+	completeTx, idle, sweep, notify           statement
+	nodeSet, setNodeSet, audits, list         statement
 }
 
 // The columns that every statement returns a row with, in the order in which
@@ -97,13 +99,16 @@ func loadStatements(schema string) *statements {
 	return &statements{
 		begin: one("begin"), commit: named("COMMIT"), rollback: named("ROLLBACK"),
 		settings: one("settings"), identity: one("identity"),
-		clock: one("clock"),
+		clock: one("clock"), planner: one("planner"),
 		claim: one("claim"), readback: one("readback"), read: one("read"), suspects: one("suspects"),
 		takeover: one("takeover"),
 		renew:    batch("renew"), complete: batch("complete"), release: batch("release"),
 		renewAlone: one("renew"), completeAlone: one("complete"), releaseAlone: one("release"),
 		abandon: one("abandon"), lapse: one("lapse"), stream: one("stream"), bury: one("bury"),
 		decide: one("decide"), beginRecovery: one("begin_recovery"), forget: one("forget"),
+		completeTx: one("complete_tx"), idle: one("idle"), sweep: one("sweep"), notify: one("notify"),
+		nodeSet: one("node_set"), setNodeSet: one("set_node_set"),
+		audits: one("audits"), list: one("list"),
 		adopt: one("adopt"), noteLease: one("note_lease"), sequence: one("sequence"),
 	}
 }
