@@ -13,6 +13,7 @@ type flight struct {
 	fp      Fingerprint
 	done    chan struct{} // closed when the verdict is there
 	verdict verdict       // valid once done is closed
+	joined  int           // followers so far; guarded by flights.mu
 
 	running   chan struct{} // closed when the leader runs the handler
 	elsewhere chan struct{} // closed when the leader waits for another process
@@ -43,6 +44,7 @@ func (f *flights) join(d fallback.Digest, fp Fingerprint) (fl *flight, lead bool
 	defer f.mu.Unlock()
 	if fl := f.byKey[d]; fl != nil {
 		if fl.takes() {
+			fl.joined++
 			return fl, false
 		}
 		return nil, false
@@ -66,7 +68,11 @@ func (f *flights) land(d fallback.Digest, fl *flight, v verdict) {
 	}
 	f.mu.Lock()
 	delete(f.byKey, d)
+	followed := fl.joined > 0
 	f.mu.Unlock()
+	if followed { // the leader's response is the leader's to change
+		v.res.Response = v.res.Response.clone()
+	}
 	fl.verdict = v
 	close(fl.done)
 }

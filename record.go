@@ -2,6 +2,7 @@ package redfence
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/redfence/redfence/cache"
 	"github.com/redfence/redfence/fallback"
@@ -24,7 +25,7 @@ func (e *Engine) replay(c *call, row *fallback.Record) verdict {
 		v.err = &StoredError{Text: p.Err}
 		return v
 	}
-	v.res.Response = Response{Status: p.Status, Header: p.Header, Body: p.Body}
+	v.res.Response = Response{Status: p.Status, Header: p.Header, Body: slices.Clone(p.Body)} // the record is shared
 	return v
 }
 
