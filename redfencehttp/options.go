@@ -72,6 +72,14 @@ func Policy(p redfence.Policy) Option { return set(func(s *settings) { s.policy 
 // Defaults to 24 h.
 func Retention(d time.Duration) Option { return set(func(s *settings) { s.policy.Retention = d }) }
 
+// Lease is how long a claim stays in force without renewal. Defaults to 10 s.
+func Lease(d time.Duration) Option { return set(func(s *settings) { s.policy.Lease = d }) }
+
+// MaxProcessing bounds one execution, renewals included. Defaults to 5 min.
+func MaxProcessing(d time.Duration) Option {
+	return set(func(s *settings) { s.policy.MaxProcessing = d })
+}
+
 // Wait lets a duplicate of a key in flight wait this long for its response
 // before it is told to come back. Defaults to not at all.
 func Wait(d time.Duration) Option { return set(func(s *settings) { s.policy.Wait = d }) }

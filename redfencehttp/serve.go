@@ -122,7 +122,9 @@ func (a *ask) readBody(w http.ResponseWriter, r *http.Request, limit int64) erro
 	return nil
 }
 
-// restored returns the request for the handler, its body intact.
+// restored returns the request for the handler, its body intact. It has no
+// GetBody, as ever on a server: with one, a http.Transport that it is handed to
+// would send it again on its own, because it has an Idempotency-Key.
 func (a *ask) restored(r *http.Request, ctx context.Context) *http.Request {
 	if !a.read && ctx == r.Context() {
 		return r
@@ -130,7 +132,6 @@ func (a *ask) restored(r *http.Request, ctx context.Context) *http.Request {
 	r = r.WithContext(ctx)
 	if a.read {
 		r.Body = io.NopCloser(bytes.NewReader(a.body))
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil }
 		r.ContentLength = int64(len(a.body))
 		r.TransferEncoding = nil
 	}

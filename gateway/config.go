@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redfence/redfence"
+	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/redfencehttp"
+)
+
+// Config says what a gateway serves. Engine and one route are required.
+type Config struct {
+	// Engine runs the work of a key once.
+	Engine redfencehttp.Engine
+	// Routes are what is proxied.
+	Routes []Route
+	// Ready says whether there is a usable route to the stores; readyz asks
+	// it. Defaults to always ready.
+	Ready func(context.Context) error
+	// Metrics is served under /-/metrics. Defaults to nothing.
+	Metrics http.Handler
+	// Transport reaches the upstreams. Defaults to one with all time-outs set.
+	Transport http.RoundTripper
+	// Error is told what went wrong with an upstream, in one line without
+	// keys, queries and bodies. Defaults to nobody.
+	Error func(error)
+}
+
+// Route is one upstream and how requests to it are protected.
+type Route struct {
+	// Path is a pattern of http.ServeMux without a method. Defaults to "/".
+	Path string
+	// Upstream is the address of the service, such as http://127.0.0.1:9000.
+	// Required.
+	Upstream string
+	// PreserveHost sends the client's Host to the upstream. Defaults to the
+	// upstream's own.
+	PreserveHost bool
+	// Methods are protected. Defaults to POST and PATCH.
+	Methods []string
+	// Preset is ietf, stripe or webhook. Defaults to ietf.
+	Preset string
+	// Scope says whose key it is. Required.
+	Scope Scope
+	// Headers carry the key. Defaults to Idempotency-Key and
+	// X-Idempotency-Key.
+	Headers []string
+	// RequireKey refuses requests without a key.
+	RequireKey bool
+	// Retention, Lease, MaxProcessing and Wait override the preset's.
+	Retention, Lease, MaxProcessing, Wait time.Duration
+	// OnAbandoned is hold or retry. Defaults to the preset's.
+	OnAbandoned string
+	// NeverAgain is the status, 409 or 410, for a key whose retention is over.
+	// Defaults to running it again.
+	NeverAgain int
+	// Fingerprint is raw or json. Defaults to raw.
+	Fingerprint string
+	// WithoutBodies records that a request was processed and nothing else.
+	WithoutBodies bool
+	// MaxRequest and MaxResponse override the defaults of redfencehttp, in
+	// bytes.
+	MaxRequest, MaxResponse int64
+	// MaxPerScope overrides the default of redfencehttp.
+	MaxPerScope int
+	// ExposeHeaders adds the headers of this package to
+	// Access-Control-Expose-Headers, so that browsers show them.
+	ExposeHeaders bool
+}
+
+// presets by their names in configuration.
+var presets = map[string]func() redfencehttp.Option{
+	"": redfencehttp.IETF, "ietf": redfencehttp.IETF, "stripe": redfencehttp.Stripe, "webhook": redfencehttp.Webhook,
+}
+
+var fingerprints = map[string]redfencehttp.FingerprintVersion{
+	"": redfencehttp.RawBody, "raw": redfencehttp.RawBody, "json": redfencehttp.CanonicalJSON,
+}
+
+var takeovers = map[string]redfence.Takeover{"hold": redfence.Hold, "retry": redfence.Retry}
+
+// A fieldProblem is one mistake in a route, by the name of the field in the
+// configuration file.
+type fieldProblem struct {
+	field string // such as routes[0].upstream
+	err   error
+}
+
+func (p *fieldProblem) Error() string { return p.field + ": " + p.err.Error() }
+func (p *fieldProblem) Unwrap() error { return p.err }
+
+// A checked route is ready to be served.
+type checked struct {
+	Route
+	target *url.URL
+	mw     *redfencehttp.Middleware
+}
+
+// check reports every problem of the route, each under its field.
+func (r Route) check(engine redfencehttp.Engine, where string, list *problems.List) checked {
+	bad := func(field, format string, args ...any) {
+		list.AddErr(&fieldProblem{where + "." + field, fmt.Errorf(format, args...)})
+	}
+	c := checked{Route: r}
+	if c.Path == "" {
+		c.Path = "/"
+	}
+	if strings.Contains(c.Path, " ") || !strings.Contains(c.Path, "/") {
+		bad("path", "%q is no path; give a pattern without a method, such as /charges/", r.Path)
+	}
+	target, err := url.Parse(r.Upstream)
+	if err != nil || target.Host == "" || (target.Scheme != "http" && target.Scheme != "https") {
+		bad("upstream", "%q; give an address such as http://127.0.0.1:9000", r.Upstream)
+	}
+	c.target = target
+	if presets[r.Preset] == nil {
+		bad("preset", "unknown preset %q; use ietf, stripe or webhook", r.Preset)
+	}
+	if _, ok := fingerprints[r.Fingerprint]; !ok {
+		bad("fingerprint", "unknown %q; use raw or json", r.Fingerprint)
+	}
+	if _, ok := takeovers[r.OnAbandoned]; !ok && r.OnAbandoned != "" {
+		bad("on_abandoned", "unknown %q; use hold or retry", r.OnAbandoned)
+	}
+	if r.NeverAgain != 0 && r.NeverAgain != http.StatusConflict && r.NeverAgain != http.StatusGone {
+		bad("never_again", "%d; use 409 or 410", r.NeverAgain)
+	}
+	scope, err := r.Scope.resolver()
+	if err != nil {
+		bad("scope", "%w", err)
+	}
+	if presets[r.Preset] == nil || scope == nil {
+		return c
+	}
+	c.mw, err = redfencehttp.New(engine, append([]redfencehttp.Option{presets[r.Preset](), scope}, r.overrides()...)...)
+	if err != nil {
+		for _, problem := range problems.All(err) {
+			list.AddErr(&fieldProblem{where, problem})
+		}
+	}
+	return c
+}
+
+// overrides are the options that the route gives on top of its preset.
+func (r Route) overrides() []redfencehttp.Option {
+	opts := []redfencehttp.Option{redfencehttp.Streaming(isStream), redfencehttp.Fingerprint(fingerprints[r.Fingerprint])}
+	add := func(given bool, o redfencehttp.Option) {
+		if given {
+			opts = append(opts, o)
+		}
+	}
+	add(len(r.Methods) > 0, redfencehttp.Methods(r.Methods...))
+	add(len(r.Headers) > 0, redfencehttp.Headers(r.Headers...))
+	add(r.RequireKey, redfencehttp.RequireKey())
+	add(r.Retention != 0, redfencehttp.Retention(r.Retention))
+	add(r.Lease != 0, redfencehttp.Lease(r.Lease))
+	add(r.MaxProcessing != 0, redfencehttp.MaxProcessing(r.MaxProcessing))
+	add(r.Wait != 0, redfencehttp.Wait(r.Wait))
+	add(r.OnAbandoned != "", redfencehttp.OnAbandoned(takeovers[r.OnAbandoned]))
+	add(r.NeverAgain != 0, redfencehttp.NeverAgain(r.NeverAgain))
+	add(r.WithoutBodies, redfencehttp.WithoutBodies())
+	add(r.MaxRequest != 0, redfencehttp.MaxRequest(r.MaxRequest))
+	add(r.MaxResponse != 0, redfencehttp.MaxResponse(int(r.MaxResponse)))
+	add(r.MaxPerScope != 0, redfencehttp.MaxPerScope(r.MaxPerScope))
+	return opts
+}
+
+// isStream tells what has to be passed on as it comes. Everything else is
+// recorded: the proxy also flushes responses that merely have no length.
+func isStream(h http.Header) bool {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "text/event-stream" || strings.HasPrefix(media, "application/grpc")
+}

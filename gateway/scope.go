@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/redfence/redfence/redfencehttp"
+)
+
+// Scope says whose key a request's is. Exactly one of its kinds must be set.
+// Replays are served without asking the upstream, so what it relies on must
+// have been verified.
+type Scope struct {
+	// Unscoped: all callers are one.
+	Unscoped bool
+	// Header names the tenant or user; the proxy in front of the gateway has
+	// authenticated it and sets or removes the header itself.
+	Header string
+	// Trusted are the networks (CIDR) that such a proxy connects from;
+	// requests from elsewhere are refused. Required with Header.
+	Trusted []string
+}
+
+var errNotTrusted = errors.New("the request does not come from a trusted proxy, or lacks the scope header")
+
+// resolver returns the option of the scope.
+func (s Scope) resolver() (redfencehttp.Option, error) {
+	switch {
+	case s.Unscoped && s.Header != "":
+		return nil, errors.New("give one of unscoped and header")
+	case s.Unscoped:
+		return redfencehttp.Unscoped(), nil
+	case s.Header != "":
+		return s.fromHeader()
+	}
+	return nil, errors.New("none; say whose key it is, or unscoped: true when all callers are one")
+}
+
+func (s Scope) fromHeader() (redfencehttp.Option, error) {
+	if len(s.Trusted) == 0 {
+		return nil, errors.New("trusted: none; list the networks that the authenticating proxy connects from, such as 10.0.0.0/8")
+	}
+	networks := make([]netip.Prefix, len(s.Trusted))
+	for i, text := range s.Trusted {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("trusted: %q is no network such as 10.0.0.0/8", text)
+		}
+		networks[i] = network
+	}
+	return redfencehttp.Scope(func(r *http.Request) (string, error) {
+		values := r.Header.Values(s.Header)
+		if len(values) != 1 || values[0] == "" || !from(r, networks) {
+			return "", errNotTrusted
+		}
+		return values[0], nil
+	}), nil
+}
+
+// from reports whether the connection comes from one of the networks.
+func from(r *http.Request, networks []netip.Prefix) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, n := range networks {
+		if n.Contains(addr.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
