@@ -45,11 +45,12 @@ func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call
 		c.command(acquireScript, acquireScript.Command([]string{key}, value, ttl.Milliseconds()))
 		return c
 	}
-	c.guard = r.guard
+	c.guard, c.complete = r.guard, make(chan struct{})
+	top := r.guard.top.Load()
 	for i := range c.slots { // Bind completes each of them by itself
 		s := &c.slots[i]
 		s.op.Script = acquireGuardedScript
-		s.op.Args = acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl.Milliseconds(), "", 0)
+		s.op.Args = acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl.Milliseconds(), "", top)
 	}
 	return c
 }

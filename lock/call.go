@@ -42,6 +42,8 @@ type call struct {
 	// answer, in time or not.
 	failed func(s *slot)
 	guard  *guard // of a guarded acquire; nil: none
+	// complete, if set, is closed when every node has voted.
+	complete chan struct{}
 
 	mu      sync.Mutex
 	votes   count
@@ -141,6 +143,9 @@ func (s *slot) voted(value any, err error) {
 		c.votes.no++
 	default:
 		c.votes.failed++
+	}
+	if c.complete != nil && c.votes.yes+c.votes.no+c.votes.failed == len(c.slots) {
+		close(c.complete)
 	}
 	late := c.result != undecided && c.late != nil
 	if c.sent {

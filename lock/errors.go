@@ -73,6 +73,7 @@ type Error struct {
 	Ctx error
 
 	divided bool // no single holder has a majority
+	queued  bool // not tried: others are to be served before
 }
 
 // Error implements error, in one line.

@@ -94,8 +94,7 @@ func (h *held) extended(until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.valid() {
-		h.until = until
-		h.lapse.Reset(time.Until(until))
+		h.rearm(until)
 	}
 }
 

@@ -2,18 +2,28 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redfence/redfence/internal/node"
 )
 
-// A fence is the largest counter among the nodes that granted the lock. Before
-// the lock is handed out, a majority must be known to have reached it: then
-// the quorum of the next holder contains one of these, and its fence is
-// larger. Nodes mostly tell so by themselves, because each answer to anybody
-// of this process tells how far a node's counter is; else the fence is written
-// back.
+// Each node counts the locks that it grants. A fence is handed out once a
+// majority of the counters is known to have reached it. So among the k nodes
+// that granted the next lock, k + majority - n at least had reached the fence
+// of any earlier one before they counted on, and the counter with that rank,
+// from the top, is larger: that is the next fence.
+//
+// With the answers of all n nodes the rank is the majority's, and nothing more
+// has to be known; with those of a bare majority it is the largest, and the
+// others have yet to reach it. Mostly they tell so by themselves, because each
+// answer to anybody of this process tells how far a node's counter is. Else
+// the fence is written back.
 
+// patience is how long an acquire waits for the answers of the other nodes
+// before it writes its fence back.
+const patience = 2 * time.Millisecond
 
 // Bind implements node.Binder: it completes a guarded command with what is
 // known of the node over the connection that is about to carry it.
@@ -27,7 +37,6 @@ func (s *slot) Bind(op *node.Op) {
 		return
 	}
 	op.Args[argv(3)+2] = g.marker(s.i)
-	op.Args[argv(3)+3] = g.top.Load()
 }
 
 // Peek implements node.Peeker.
@@ -45,8 +54,18 @@ const opRaise = "raise"
 // fenceOf returns the fence of a call that was won, once a majority has
 // reached it.
 func (r *Redlock) fenceOf(ctx context.Context, name string, won *call) (int64, error) {
-	fence := won.largestFence()
-	if r.guard.knownTo(fence) >= r.set.Quorum() {
+	if fence, ok := r.knownFence(won); ok {
+		return fence, nil
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-won.complete:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	fence, ok := r.knownFence(won)
+	if ok {
 		return fence, nil
 	}
 	c := r.raiseCall(fence)
@@ -56,16 +75,31 @@ func (r *Redlock) fenceOf(ctx context.Context, name string, won *call) (int64, e
 	return fence, nil
 }
 
-func (c *call) largestFence() int64 {
+// knownFence returns the fence that the answers so far make, and whether a
+// majority is known to have reached it.
+func (r *Redlock) knownFence(won *call) (fence int64, known bool) {
+	fence = rankedFence(won.fences(), len(r.nodes))
+	return fence, r.guard.knownTo(fence) >= r.set.Quorum()
+}
+
+// rankedFence picks the fence from the counters of the nodes that granted.
+func rankedFence(counters []int64, n int) int64 {
+	slices.Sort(counters)
+	rank := len(counters) + n/2 + 1 - n
+	return counters[len(counters)-rank]
+}
+
+// fences returns the counters of the nodes that granted.
+func (c *call) fences() []int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var fence int64
+	list := make([]int64, 0, len(c.slots))
 	for i := range c.slots {
 		if s := &c.slots[i]; s.vote == yes {
-			fence = max(fence, s.reply.fence)
+			list = append(list, s.reply.fence)
 		}
 	}
-	return fence
+	return list
 }
 
 // knownTo counts the nodes that have reached a fence for certain.

@@ -100,6 +100,11 @@ func (g *guard) hello(ctx context.Context, n *node.Node, conn *redis.Conn) error
 		return err
 	}
 	i := n.Index()
+	for other := range g.standing {
+		if other != i && g.run(other) == run {
+			return fmt.Errorf("the same server as node %d, which must not vote twice; list every server once", other)
+		}
+	}
 	g.standing[i].run.Store(&run)
 	g.read(i, unknownMarker)
 	answer, err := conn.Eval(ctx, standingSource, []string{markerKey, counterKey}, run, g.maxTTL.Milliseconds()).Result()

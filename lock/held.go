@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redfence/redfence/observe"
 )
 
 // held is the Lease of a Redlock.
@@ -27,6 +29,8 @@ type held struct {
 	lapse  *time.Timer // fires at until
 	renew  *time.Timer
 	hold   *time.Timer // MaxHold, if any
+	warn   *time.Timer // WithWarn, if any
+	early  time.Duration
 	flight *extension
 }
 
@@ -50,9 +54,32 @@ func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o O
 	h.lapse = time.AfterFunc(time.Until(until), h.lapsed)
 	h.renew = time.AfterFunc(o.TTL/renewals, h.renewNow)
 	if o.MaxHold > 0 {
-		h.hold = time.AfterFunc(o.MaxHold, h.heldTooLong)
+		h.hold = time.AfterFunc(o.MaxHold, h.lose)
+	}
+	if o.Warn != nil {
+		h.early = o.WarnBefore
+		h.warn = time.AfterFunc(time.Until(until)-h.early, func() { h.warned(o.Warn) })
 	}
 	return h
+}
+
+// rearm follows a new end of the validity. h.mu is held.
+func (h *held) rearm(until time.Time) {
+	h.until = until
+	h.lapse.Reset(time.Until(until))
+	if h.warn != nil {
+		h.warn.Reset(time.Until(until) - h.early)
+	}
+}
+
+// warned tells that the end of the validity is near.
+func (h *held) warned(tell func(Lease)) {
+	h.mu.Lock()
+	near := h.state == stateHeld && time.Until(h.until) <= h.early
+	h.mu.Unlock()
+	if near {
+		tell(h)
+	}
 }
 
 // Name implements Lease.
@@ -95,11 +122,16 @@ func (h *held) endAs(s leaseState, cause error) bool {
 	h.state = s
 	h.lapse.Stop()
 	h.renew.Stop()
-	if h.hold != nil {
-		h.hold.Stop()
+	for _, t := range []*time.Timer{h.hold, h.warn} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	h.mu.Unlock()
 	h.cancel(cause)
+	if s == stateLost && h.r.observed {
+		h.r.cfg.Observer.Observe(observe.LockLost{Lock: refOf(h.name), Fence: h.fence})
+	}
 	return true
 }
 
@@ -110,8 +142,6 @@ func (h *held) lose() {
 		h.giveBack()
 	}
 }
-
-func (h *held) heldTooLong() { h.lose() }
 
 // valid says whether the lease is held inside its validity. h.mu is held.
 func (h *held) valid() bool { return h.state == stateHeld && time.Now().Before(h.until) }
@@ -134,9 +164,9 @@ func (h *held) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
+	h.acquired.retire()
 	c := h.releaseCall()
 	err := h.r.run(ctx, c, h.key, h.token, h.ttl)
-	h.acquired.retire()
 	h.r.queues.released(h.name)
 	if err != nil {
 		return failure(opRelease, h.name, c, ctx.Err())
@@ -154,8 +184,8 @@ func (h *held) releaseLater() {
 
 // giveBack sends the release and does not wait for it.
 func (h *held) giveBack() {
-	h.releaseCall().send()
 	h.acquired.retire()
+	h.releaseCall().send()
 }
 
 // releaseCall prepares the release. It follows, in each node's queue, whatever

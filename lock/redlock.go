@@ -13,6 +13,7 @@ import (
 
 	"github.com/redfence/redfence/internal/node"
 	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/observe"
 )
 
 // A Redlock is a Locker over independent Redis nodes. It is safe for
@@ -24,6 +25,7 @@ type Redlock struct {
 	ownsSet  bool
 	redsync  *redsync.Redsync
 	guard    *guard // nil: unguarded
+	observed bool   // somebody listens to LockAcquired and LockLost
 	canary   string
 	canaries atomic.Uint64
 
@@ -40,6 +42,7 @@ var _ Locker = (*Redlock)(nil)
 // A guarded deployment begins with Init; without it the nodes do not vote
 // before MaxTTL has passed.
 func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Redlock, error) {
+	observed := cfg.Observer != nil
 	cfg = cfg.withDefaults()
 	var list problems.List
 	cfg.check(&list)
@@ -64,7 +67,10 @@ func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Red
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	r := newRedlock(set, cfg)
-	r.ownsSet = true
+	r.ownsSet, r.observed = true, observed
+	if observed {
+		r.warn(ctx, clients)
+	}
 	if g != nil {
 		g.nodes, r.guard = set.Nodes(), g
 		if err := g.agree(ctx); err != nil {
@@ -89,6 +95,15 @@ func NewOn(set *node.Set, cfg Config) (*Redlock, error) {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	return newRedlock(set, cfg), nil
+}
+
+// warn tells the observer what Check finds, within the node deadline.
+func (r *Redlock) warn(ctx context.Context, clients []redis.UniversalClient) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.NodeTimeout)
+	defer cancel()
+	for _, f := range Check(ctx, clients) {
+		r.cfg.Observer.Observe(observe.NodeWarning{Node: f.Node, Problem: f.Problem, Fix: f.Fix})
+	}
 }
 
 func checkOdd(list *problems.List, n int) {
@@ -134,10 +149,7 @@ func (r *Redlock) channel(name string) string { return r.cfg.Prefix + "{" + name
 func (r *Redlock) options(name string, opts []Option) (Options, error) {
 	o := Resolve(Options{TTL: r.cfg.TTL, MaxHold: r.cfg.MaxHold}, opts...)
 	var list problems.List
-	if name == "" || len(name) > maxName {
-		list.Add("name of %d bytes; 1 to %d", len(name), maxName)
-	}
-	checkTTL(&list, "TTL", o.TTL)
+	checkAcquire(&list, name, o)
 	if !r.cfg.Unguarded && o.TTL > r.cfg.MaxTTL {
 		list.Add("TTL: %v is above the deployment's MaxTTL %v", o.TTL, r.cfg.MaxTTL)
 	}
@@ -153,11 +165,20 @@ func (r *Redlock) TryAcquire(ctx context.Context, name string, opts ...Option) (
 	if err != nil {
 		return nil, err
 	}
+	start := time.Now()
 	h, err := r.try(ctx, name, o)
 	if err != nil {
 		return nil, err
 	}
+	r.acquired(h, start)
 	return h, nil
+}
+
+// acquired tells the observer, if there is one.
+func (r *Redlock) acquired(h *held, start time.Time) {
+	if r.observed {
+		r.cfg.Observer.Observe(observe.LockAcquired{Lock: refOf(h.name), Fence: h.fence, Took: time.Since(start)})
+	}
 }
 
 // Do acquires name, runs fn with the lease's context and releases. It returns

@@ -19,6 +19,12 @@ var (
 	raiseSource string
 	//go:embed scripts/begin.lua
 	beginSource string
+	//go:embed scripts/inspect.lua
+	inspectSource string
+	//go:embed scripts/line_up.lua
+	lineUpSource string
+	//go:embed scripts/leave_line.lua
+	leaveLineSource string
 	//go:embed scripts/release.lua
 	releaseSource string
 	//go:embed scripts/extend.lua
@@ -31,6 +37,9 @@ var (
 	extendScript  = node.NewScript("extend", extendSource)
 	seedScript    = node.NewScript("seed", seedSource)
 
+	inspectScript        = node.NewScript("inspect", inspectSource)
+	lineUpScript         = node.NewScript("line_up", lineUpSource)
+	leaveLineScript      = node.NewScript("leave_line", leaveLineSource)
 	acquireGuardedScript = node.NewScript("acquire_guarded", acquireGuardedSource)
 	standingScript       = node.NewScript("standing", standingSource)
 	rejoinScript         = node.NewScript("rejoin", rejoinSource)

@@ -29,76 +29,109 @@ func (r *Redlock) Watch(name string) (released <-chan struct{}, stop func()) {
 // *Error that matches ctx.Err() and says what the last try met. Waiters of one
 // process queue up, and the first of them is woken by the release, in
 // whatever process that happens; polling is only a safety net. It also waits
-// for a quorum to come back.
+// for a quorum to come back, so give it a context that ends.
 func (r *Redlock) Acquire(ctx context.Context, name string, opts ...Option) (Lease, error) {
 	o, err := r.options(name, opts)
 	if err != nil {
 		return nil, err
 	}
+	start := time.Now()
 	line, leave, err := r.queues.join(ctx, name)
 	if err != nil {
 		return nil, &Error{Op: opAcquire, Name: name, Reason: ErrTaken, Ctx: err}
 	}
 	defer leave()
-	h, err := r.try(ctx, name, o)
-	if err == nil {
-		return h, nil
-	}
 	w := waiter{r: r, name: name, o: o, here: line.wake}
-	h, err = w.wait(ctx, err)
+	if o.Fair {
+		w.place = r.newPlace(name)
+		defer w.place.leave()
+	}
+	h, err := w.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
+	r.acquired(h, start)
 	return h, nil
 }
 
 // waiter is the one waiter of this process that talks to Redis about a name.
 type waiter struct {
-	r      *Redlock
-	name   string
-	o      Options
-	here   <-chan struct{} // released by this process
-	there  <-chan struct{} // released somewhere
-	misses int             // tries in a row that met neither holder nor success
+	r     *Redlock
+	name  string
+	o     Options
+	place *place          // nil: not fair
+	here  <-chan struct{} // released by this process
+	there <-chan struct{} // released somewhere
+	// misses are tries in a row that met neither a holder nor success.
+	misses int
 }
 
-// wait tries again whenever there is a reason to, until it holds the lock.
-func (w *waiter) wait(ctx context.Context, last error) (*held, error) {
+// acquire tries, and tries again whenever there is a reason to.
+func (w *waiter) acquire(ctx context.Context) (*held, error) {
+	h, err := w.try(ctx)
+	if err == nil {
+		return h, nil
+	}
 	there, stop := w.r.Watch(w.name)
 	defer stop()
 	w.there = there
 	for {
-		if errors.Is(last, ErrClosed) || ctx.Err() != nil {
-			return nil, withContext(last, ctx.Err())
+		if errors.Is(err, ErrClosed) || ctx.Err() != nil {
+			return nil, withContext(err, ctx.Err())
 		}
-		timer := time.NewTimer(w.pause(last))
-		select {
-		case <-w.here:
-		case <-w.there:
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, withContext(last, ctx.Err())
+		if !w.sleep(ctx, w.pause(err)) {
+			return nil, withContext(err, ctx.Err())
 		}
-		timer.Stop()
-		h, err := w.r.try(ctx, w.name, w.o)
-		if err == nil {
+		if h, err = w.try(ctx); err == nil {
 			return h, nil
 		}
-		last = err
 	}
+}
+
+// sleep waits for a wake-up, but no longer than d. False: ctx has ended.
+func (w *waiter) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.here:
+	case <-w.there:
+	case <-timer.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// errNotFirst is the cause of a try that was not made.
+var errNotFirst = &Error{Op: opAcquire, Reason: ErrTaken, queued: true}
+
+// try makes one try, unless others are to be served before.
+func (w *waiter) try(ctx context.Context) (*held, error) {
+	if w.place != nil && !w.place.first(ctx) {
+		e := *errNotFirst
+		e.Name = w.name
+		return nil, &e
+	}
+	return w.r.try(ctx, w.name, w.o)
 }
 
 // pause is how long to wait for a wake-up before trying all the same.
 func (w *waiter) pause(last error) time.Duration {
+	longest := longestPoll
+	if w.place != nil {
+		longest = fairPoll
+	}
 	var e *Error
-	if errors.As(last, &e) && e.Reason == ErrTaken && e.Remaining > 0 && !e.divided {
+	if errors.As(last, &e) && e.queued {
+		return longest
+	}
+	if e != nil && e.Reason == ErrTaken && e.Remaining > 0 && !e.divided {
 		w.misses = 0
-		return min(e.Remaining+afterLapse, longestPoll)
+		return min(e.Remaining+afterLapse, longest)
 	}
 	w.misses++
-	longest := min(firstRetry<<min(w.misses, 10), longestRetry)
-	return longest/2 + rand.N(longest/2)
+	most := min(firstRetry<<min(w.misses, 10), longestRetry)
+	return most/2 + rand.N(most/2)
 }
 
 // withContext adds the context's error to the last try's.

@@ -26,3 +26,49 @@ type NodeRejoined struct{ Node string }
 
 // Name implements Event.
 func (NodeRejoined) Name() string { return "node_rejoined" }
+
+// LockBroken says that a lock was taken away from its holder by force.
+type LockBroken struct {
+	Lock Ref
+	// Owner and Fence were the holder's.
+	Owner string
+	Fence int64
+	// By is who did it, as the caller of Break gave it.
+	By string
+	// Confirmed: a majority of the nodes has removed it.
+	Confirmed bool
+}
+
+// Name implements Event.
+func (LockBroken) Name() string { return "lock_broken" }
+
+// LockAcquired says that this process holds a lock now.
+type LockAcquired struct {
+	Lock  Ref
+	Fence int64
+	// Took is the time from the call to the lease, waiting included.
+	Took time.Duration
+}
+
+// Name implements Event.
+func (LockAcquired) Name() string { return "lock_acquired" }
+
+// LockLost says that a lease ended without being released.
+type LockLost struct {
+	Lock  Ref
+	Fence int64
+}
+
+// Name implements Event.
+func (LockLost) Name() string { return "lock_lost" }
+
+// NodeWarning says that a Redis node is set up in a way that endangers locks.
+type NodeWarning struct {
+	Node string
+	// Problem and Fix are one line each.
+	Problem string
+	Fix     string
+}
+
+// Name implements Event.
+func (NodeWarning) Name() string { return "node_warning" }

@@ -5,7 +5,7 @@
 -- ARGV[1] value: 32 characters of token, then what people may want to know
 -- ARGV[2] TTL in milliseconds
 -- ARGV[3] the marker as it was last read over this connection
--- ARGV[4] a counter that another node has reached: this one moves past it, so
+-- ARGV[4] a counter that another node has reached: this one moves up to it, so
 --         that the nodes stay close together
 -- Returns the fence, as a string, when the lock is the token's now, also when
 -- it was already: then its TTL starts anew. Else {value of the holder, its
@@ -25,7 +25,7 @@ local fence = redis.call('INCR', KEYS[3])
 -- Doubles: this may come out equal above 2^53, never greater when it is not.
 if tonumber(ARGV[4]) > fence then
   redis.call('SET', KEYS[3], ARGV[4])
-  fence = redis.call('INCR', KEYS[3])
+  fence = tonumber(ARGV[4])
 end
 if fence < 9007199254740992 then
   return string.format('%.0f', fence)
