@@ -105,14 +105,22 @@ func (b *post) take(d Digest) bool {
 }
 
 // Wake implements Waker. Only keys that another process has asked for cost a
-// statement, which all who send at the same time share.
-func (p *Postgres) Wake(ctx context.Context, d Digest) error {
+// statement, which all who send at the same time share and nobody waits for.
+func (p *Postgres) Wake(_ context.Context, d Digest) error {
 	p.hint(d)
 	if !p.post.on || !p.post.take(d) {
 		return nil
 	}
-	_, err := p.hints.call(ctx, d, payloadWake+d.String())
-	return err
+	if !p.work.join() {
+		return ErrClosed
+	}
+	go func() {
+		defer p.work.leave()
+		ctx, cancel := p.bounded()
+		defer cancel()
+		_, _ = p.hints.call(ctx, d, payloadWake+d.String()) // a hint may be lost
+	}()
+	return nil
 }
 
 // Watch implements Waker. It tells the other processes in the background.

@@ -9,7 +9,8 @@ import (
 // come for nothing: waiters re-read the row after they have begun to watch,
 // after each hint, and once a second.
 type Waker interface {
-	// Wake hints to every waiter for the digest, in every process.
+	// Wake hints to every waiter for the digest, in every process. It does not
+	// wait for anything.
 	Wake(ctx context.Context, d Digest) error
 	// Watch begins to watch. The channel has room for one hint; stop ends it
 	// and may be called more than once.
