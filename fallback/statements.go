@@ -72,8 +72,8 @@ func fragments(schema, wait string) *strings.Replacer {
 	)
 }
 
-// load reads sql/<name>.sql for a schema. Comment lines are left behind: they
-// are for readers of the file.
+// load reads sql/<name>.sql for a schema. Comments are left behind: they are for
+// readers of the file.
 func load(name, schema, wait string) statement {
 	raw, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -81,11 +81,11 @@ func load(name, schema, wait string) statement {
 	}
 	var lines []string
 	for line := range strings.Lines(fragments(schema, wait).Replace(string(raw))) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
-			lines = append(lines, line)
+		if code, _, _ := strings.Cut(line, "--"); strings.TrimSpace(code) != "" {
+			lines = append(lines, strings.TrimRight(code, " \n"))
 		}
 	}
-	return named(strings.TrimSpace(strings.Join(lines, "")))
+	return named(strings.Join(lines, "\n"))
 }
 
 func named(text string) statement {

@@ -12,7 +12,7 @@ UPDATE {schema}.idempotency_meta AS m SET
     adopted_at = clock_timestamp(),
     takeover_after = CASE WHEN $3::bool THEN m.takeover_after
         ELSE clock_timestamp() + m.max_lease_us * interval '1 microsecond' END
-WHERE m.system_identifier = $1 AND m.timeline = $2
+WHERE m.only_row AND m.system_identifier = $1 AND m.timeline = $2
 RETURNING CASE WHEN $3::bool THEN 0
     ELSE setval('{schema}.idempotency_fence',
                 nextval('{schema}.idempotency_fence') + 4294967296) END

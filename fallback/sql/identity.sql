@@ -9,4 +9,4 @@ SELECT (SELECT system_identifier::text FROM pg_control_system()),
        pg_is_in_recovery(),
        m.version, m.min_binary, m.system_identifier, m.timeline, m.max_lease_us,
        clock_timestamp()
-FROM {schema}.idempotency_meta AS m
+FROM {schema}.idempotency_meta AS m WHERE m.only_row

@@ -11,5 +11,5 @@ WHERE k.digest = $1 AND k.fence = $2 AND k.version <= {version}
   AND k.lease_until <= clock_timestamp()
   AND (k.state = 'streaming'
        OR k.state = 'processing' AND (k.takeover = 'hold' OR k.attempts >= k.max_attempts))
-  AND clock_timestamp() >= (SELECT takeover_after FROM {schema}.idempotency_meta)
+  AND clock_timestamp() >= (SELECT takeover_after FROM {schema}.idempotency_meta WHERE only_row)
 RETURNING {record}

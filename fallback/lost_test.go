@@ -1,0 +1,165 @@
+package fallback_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/testenv"
+)
+
+func holdPolicy() fallback.Policy {
+	return fallback.Policy{Lease: time.Minute, MaxProcessing: time.Minute, MaxAttempts: 5, Retention: time.Hour}
+}
+
+func newRequest(p fallback.Policy) fallback.ClaimRequest {
+	k := fallback.Key{Namespace: "do", Scope: "acme", ID: rand.Text()}
+	return fallback.ClaimRequest{
+		Key: k, Digest: k.Digest(), Token: fallback.NewToken(), Owner: "test/1",
+		Fingerprint: fallback.Fingerprint{Version: 1, Sum: []byte("body")}, Policy: p,
+	}
+}
+
+func refOf(r fallback.ClaimRequest, fence int64) fallback.Ref {
+	return fallback.Ref{Digest: r.Digest, Token: r.Token, Fence: fence}
+}
+
+// brisk makes time-outs short, so that a lost answer is given up soon.
+func brisk(c *fallback.Config) {
+	c.StatementTimeout, c.LockTimeout = 400*time.Millisecond, 100*time.Millisecond
+	c.Sweep.Grace, c.Listen.Off = time.Minute, true
+}
+
+func mustClaim(t testing.TB, l fallback.Ledger, r fallback.ClaimRequest) fallback.Ref {
+	t.Helper()
+	v, err := l.Claim(t.Context(), r)
+	if err != nil {
+		t.Fatalf("Claim: %v", err)
+	}
+	if v.Granted == nil {
+		t.Fatalf("Claim: in the way is %+v", v.Row)
+	}
+	return refOf(r, v.Granted.Fence)
+}
+
+func mustRead(t testing.TB, l fallback.Ledger, d fallback.Digest) fallback.Record {
+	t.Helper()
+	r, err := l.Read(t.Context(), d)
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	return r
+}
+
+// TestI29LostReply: the claim commits, its answer is lost. The verdict is
+// unknown; a re-read finds the claim under its token, with a deadline.
+func TestI29LostReply(t *testing.T) {
+	server := testenv.Postgres(t)
+	link, via := newLink(t, server.URL())
+	l := openLedger(t, newPool(t, via), brisk)
+	direct := openLedger(t, newPool(t, server.URL()), brisk)
+
+	r := newRequest(holdPolicy())
+	mustClaim(t, l, newRequest(holdPolicy())) // the connection is there and admitted
+	link.losing(true)
+	result := make(chan error, 1)
+	go func() {
+		_, err := l.Claim(t.Context(), r)
+		result <- err
+	}()
+	eventually(t, "the claim commits", func() bool {
+		return mustRead(t, direct, r.Digest).State == fallback.Processing
+	})
+	link.cut()
+	link.losing(false)
+	err := <-result
+	var unconfirmed *fallback.UnconfirmedError
+	if !errors.As(err, &unconfirmed) || !errors.Is(err, fallback.ErrUnconfirmed) {
+		t.Fatalf("got %v, want ErrUnconfirmed", err)
+	}
+	before := time.Now()
+	row := mustRead(t, l, r.Digest)
+	if row.Token != r.Token || row.Grant == nil {
+		t.Fatalf("re-read: %+v", row)
+	}
+	if row.Grant.Deadline.Before(before) || row.Grant.Deadline.After(time.Now().Add(time.Minute)) {
+		t.Fatalf("deadline %v", row.Grant.Deadline)
+	}
+	if _, err := l.Complete(t.Context(), fallback.Completion{Ref: refOf(r, row.Fence), Response: []byte("ok")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestI55GhostClaim: the first send of a claim is delayed on the way, another
+// attempt is granted and released, then the first lands after its not-after.
+func TestI55GhostClaim(t *testing.T) {
+	server := testenv.Postgres(t)
+	link, via := newLink(t, server.URL())
+	l := openLedger(t, newPool(t, via), brisk)
+	direct := openLedger(t, newPool(t, server.URL()), brisk)
+
+	delayed := func(r fallback.ClaimRequest) time.Time {
+		t.Helper()
+		mustClaim(t, l, newRequest(holdPolicy()))
+		link.holding(true)
+		result := make(chan error, 1)
+		go func() {
+			_, err := l.Claim(t.Context(), r)
+			result <- err
+		}()
+		eventually(t, "the claim is on its way", func() bool { return link.keeping() > 0 })
+		link.cutClients()
+		err := <-result
+		link.holding(false)
+		var unconfirmed *fallback.UnconfirmedError
+		if !errors.As(err, &unconfirmed) {
+			t.Fatalf("got %v, want an UnconfirmedError", err)
+		}
+		return unconfirmed.NotAfter
+	}
+	deliver := func() {
+		t.Helper()
+		link.losing(true)
+		link.deliver()
+		eventually(t, "the server answers the delayed claim", func() bool { return link.answered() > 0 })
+		link.cut()
+		link.losing(false)
+	}
+
+	t.Run("after its not-after it claims nothing", func(t *testing.T) {
+		r := newRequest(holdPolicy())
+		notAfter := delayed(r)
+		second := r
+		second.Token = fallback.NewToken()
+		mine := mustClaim(t, direct, second)
+		if err := direct.Release(t.Context(), mine, "undone"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "not-after passes", func() bool {
+			return mustRead(t, direct, r.Digest).Now.After(notAfter)
+		})
+		deliver()
+		if row := mustRead(t, direct, r.Digest); row.State != fallback.Released || row.Token == r.Token {
+			t.Fatalf("a ghost claim: %+v", row)
+		}
+	})
+	t.Run("before it the claim is found by its token and released", func(t *testing.T) {
+		r := newRequest(holdPolicy())
+		notAfter := delayed(r)
+		deliver()
+		eventually(t, "the attempt ends", func() bool {
+			row := mustRead(t, direct, r.Digest)
+			if row.Token == r.Token && row.State == fallback.Processing {
+				if err := direct.Release(t.Context(), refOf(r, row.Fence), "never started"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return row.Now.After(notAfter)
+		})
+		if row := mustRead(t, direct, r.Digest); row.State == fallback.Processing {
+			t.Fatalf("a ghost claim: %+v", row)
+		}
+	})
+}
