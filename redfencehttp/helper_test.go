@@ -160,3 +160,21 @@ func (g *gate) wait() {
 }
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
+
+// serveEngine returns an engine on a ledger in memory.
+func serveEngine(t testing.TB) *redfence.Engine {
+	t.Helper()
+	return newEngine(t, fallback.NewMemory())
+}
+
+func newWriter() *httptest.ResponseRecorder { return httptest.NewRecorder() }
+
+// newRequest returns a request as a server gets it.
+func newRequest(method, target, body string, headers ...string) *http.Request {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
