@@ -29,6 +29,9 @@ const (
 )
 
 func run(args []string, stdout, stderr io.Writer) int {
+	if os.Getenv(peerVariable) != "" && slices.Equal(args, []string{peerCommand}) {
+		return bePeer(os.Stdin, stdout)
+	}
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK

@@ -15,7 +15,12 @@ import (
 	"github.com/redfence/redfence/internal/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(peerVariable) != "" {
+		os.Exit(bePeer(os.Stdin, os.Stdout))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func needServers(t *testing.T) {
 	t.Helper()
@@ -55,6 +60,15 @@ func TestSmokeComparesEveryContender(t *testing.T) {
 		if !seen["do-fresh "+c.Name] || !seen["do-replay "+c.Name] {
 			t.Errorf("do: %s is missing", c.Name)
 		}
+	}
+}
+
+func TestHandOffBetweenProcesses(t *testing.T) {
+	needServers(t)
+	var out, notes bytes.Buffer
+	run([]string{"-preset", "smoke", "-target", "P4"}, &out, &notes)
+	if got := out.String(); !regexp.MustCompile(`^P4 (met|missed) p50 .* faster than redsync \(gate`).MatchString(got) {
+		t.Errorf("got %q\n%s", got, notes.String())
 	}
 }
 

@@ -24,8 +24,8 @@ type outcome struct {
 }
 
 func targetIDs() []string {
-	ids := make([]string, len(targetList))
-	for i, t := range targetList {
+	ids := make([]string, len(targets()))
+	for i, t := range targets() {
 		ids[i] = t.id
 	}
 	return ids
@@ -34,9 +34,9 @@ func targetIDs() []string {
 // judge runs the chosen targets in their order and tells each one's line as
 // soon as it is known.
 func (b *bench) judge(ctx context.Context, tell func(report.Target)) ([]report.Target, []report.Result, error) {
-	var targets []report.Target
+	var lines []report.Target
 	var results []report.Result
-	for _, t := range targetList {
+	for _, t := range targets() {
 		if !slices.Contains(b.targets, t.id) {
 			continue
 		}
@@ -44,18 +44,21 @@ func (b *bench) judge(ctx context.Context, tell func(report.Target)) ([]report.T
 		if t.run != nil {
 			found, err := t.run(ctx, b)
 			if ctx.Err() != nil {
-				return targets, results, context.Cause(ctx)
+				return lines, results, context.Cause(ctx)
 			}
 			line.Figure, line.Met, line.Reached = found.figure, found.met, found.reached
 			if err != nil {
 				line.NotRun, line.Met, line.Reached = err.Error(), false, false
 			}
-			results = append(results, found.results...)
+			for _, r := range found.results {
+				r.Scenario = t.id + ", " + r.Scenario
+				results = append(results, r)
+			}
 		}
 		tell(line)
-		targets = append(targets, line)
+		lines = append(lines, line)
 	}
-	return targets, results, nil
+	return lines, results, nil
 }
 
 // pick returns the results of the contenders that were measured, in the

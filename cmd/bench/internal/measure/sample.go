@@ -34,6 +34,16 @@ type Sample struct {
 	hist *hdrhistogram.Histogram
 }
 
+// SampleOf makes a sample of latencies that were measured one after another.
+func SampleOf(took []time.Duration) Sample {
+	s := Sample{Callers: 1, Ops: float64(len(took)), hist: hdrhistogram.New(lowest, highest, digits)}
+	for _, d := range took {
+		s.Seconds += d.Seconds()
+		_ = s.hist.RecordValue(min(max(int64(d), lowest), highest)) // within bounds: cannot fail
+	}
+	return s
+}
+
 // Rate returns operations per second.
 func (s Sample) Rate() float64 {
 	if s.Seconds == 0 {

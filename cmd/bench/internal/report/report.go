@@ -76,6 +76,7 @@ type Round struct {
 	measure.Sample
 	P50  time.Duration `json:"p50_ns"`
 	P90  time.Duration `json:"p90_ns"`
+	P95  time.Duration `json:"p95_ns"`
 	P99  time.Duration `json:"p99_ns"`
 	P999 time.Duration `json:"p999_ns"`
 	Max  time.Duration `json:"max_ns"`
@@ -91,7 +92,7 @@ type Round struct {
 // NewRound takes the latencies out of a sample.
 func NewRound(s measure.Sample) Round {
 	return Round{
-		Sample: s, P50: s.Quantile(0.5), P90: s.Quantile(0.9), P99: s.Quantile(0.99),
+		Sample: s, P50: s.Quantile(0.5), P90: s.Quantile(0.9), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
 		P999: s.Quantile(0.999), Max: s.Max(),
 	}
 }
@@ -110,6 +111,9 @@ func (r Result) Rates() []float64 { return r.each(func(r Round) float64 { return
 
 // P50s returns the median latency of each round in nanoseconds.
 func (r Result) P50s() []float64 { return r.each(func(r Round) float64 { return float64(r.P50) }) }
+
+// P95s returns the 95th percentile of each round in nanoseconds.
+func (r Result) P95s() []float64 { return r.each(func(r Round) float64 { return float64(r.P95) }) }
 
 // P99s returns the 99th percentile of each round in nanoseconds.
 func (r Result) P99s() []float64 { return r.each(func(r Round) float64 { return float64(r.P99) }) }

@@ -23,12 +23,12 @@ type Check struct {
 	first        atomic.Pointer[string]
 }
 
-// expect counts one test of a promise.
-func (c *Check) expect(kept bool, format string, args ...any) {
+// kept counts one test of a promise that was kept.
+func (c *Check) kept() { c.made.Add(1) }
+
+// broke counts one that was not.
+func (c *Check) broke(format string, args ...any) {
 	c.made.Add(1)
-	if kept {
-		return
-	}
 	c.broken.Add(1)
 	text := fmt.Sprintf(format, args...)
 	c.first.CompareAndSwap(nil, &text)
