@@ -76,9 +76,7 @@ func Judge(h *history.History) Result {
 	} {
 		check(j)
 	}
-	slices.SortStableFunc(j.found, func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Key, b.Key))
-	})
+	slices.SortStableFunc(j.found, func(a, b Violation) int { return cmp.Compare(a.Class, b.Class) })
 	return Result{Violations: j.found, Figures: j.figures()}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,10 +24,10 @@ type Local struct {
 	options   Options
 	nodes     []*servers.Redis
 	postgres  *servers.Postgres
-	instances []*instance
+	instances []*member
 }
 
-type instance struct {
+type member struct {
 	program *servers.Program
 	url     string
 	links   []*proxy.Link // to the nodes, in order, then to Postgres
@@ -35,7 +36,7 @@ type instance struct {
 // StartLocal starts a cluster of processes, with the instance binary that
 // Build has made. An error means that nothing is left running.
 func StartLocal(ctx context.Context, binary string, o Options) (*Local, error) {
-	c := &Local{options: o, nodes: make([]*servers.Redis, o.Nodes), instances: make([]*instance, o.Instances)}
+	c := &Local{options: o, nodes: make([]*servers.Redis, o.Nodes), instances: make([]*member, o.Instances)}
 	group, started := errgroup.WithContext(ctx)
 	for i := range c.nodes {
 		group.Go(func() (err error) {
@@ -60,7 +61,7 @@ func StartLocal(ctx context.Context, binary string, o Options) (*Local, error) {
 
 // startInstance starts one engine process and waits until it serves.
 func (c *Local) startInstance(ctx context.Context, binary string, number int) error {
-	in := &instance{}
+	in := &member{}
 	c.instances[number] = in
 	urls := make([]string, len(c.nodes))
 	for i, node := range c.nodes {
@@ -105,7 +106,7 @@ func (c *Local) startInstance(ctx context.Context, binary string, number int) er
 	})
 }
 
-func (in *instance) link(target string) (*proxy.Link, error) {
+func (in *member) link(target string) (*proxy.Link, error) {
 	link, err := proxy.New(target)
 	if err == nil {
 		in.links = append(in.links, link)
@@ -134,11 +135,12 @@ func (c *Local) KillNode(ctx context.Context, node int) (string, error) {
 	if err := c.nodes[node].Kill(); err != nil {
 		return "", err
 	}
-	err := c.nodes[node].Client().Ping(ctx).Err()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", c.nodes[node].Addr())
 	if err == nil {
-		return "", fmt.Errorf("chaos: node %d answers after SIGKILL", node)
+		return "", errors.Join(fmt.Errorf("chaos: node %d accepts connections after SIGKILL", node), conn.Close())
 	}
-	return fmt.Sprintf("process %d waited for; PING: %v", pid, err), nil
+	return fmt.Sprintf("process %d waited for; %v", pid, err), nil
 }
 
 // RestartNode implements Cluster.
@@ -209,7 +211,7 @@ func (c *Local) Close() error {
 	return failed
 }
 
-func (in *instance) close() error {
+func (in *member) close() error {
 	var failed error
 	if in.program != nil {
 		failed = in.program.Stop(15 * time.Second)

@@ -88,12 +88,14 @@ type Target interface {
 	RestartNode(ctx context.Context, node int) (proof string, err error)
 }
 
-// Run does the steps in order, each when its time has come on the clock, and
-// tells each fault once it has happened. It ends with the schedule or at the
-// first fault that could not be done: the run is worth nothing then.
+// Run does the steps in order, each at its time after the present one, and
+// tells each fault, in the clock's time, once it has happened. It ends with the
+// schedule or at the first fault that could not be done: the run is worth
+// nothing then.
 func Run(ctx context.Context, target Target, steps []Step, clock func() time.Duration, tell func(history.Fault)) error {
+	began := clock()
 	for _, step := range steps {
-		if err := waitUntil(ctx, step.At, clock); err != nil {
+		if err := waitUntil(ctx, began+step.At, clock); err != nil {
 			return err
 		}
 		fault := history.Fault{At: clock(), Action: step.Action, Node: step.Node}

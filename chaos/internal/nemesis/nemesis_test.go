@@ -78,7 +78,7 @@ func (c *cluster) RestartNode(_ context.Context, n int) (string, error) { return
 func TestRunDoesEachStepAtItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		clock := func() time.Duration { return time.Since(began) }
+		clock := func() time.Duration { return time.Since(began) - 5*time.Second }
 		steps := []Step{
 			{At: time.Second, Action: history.KillNode, Node: 1},
 			{At: 3 * time.Second, Action: history.RestartNode, Node: 1},
@@ -90,9 +90,9 @@ func TestRunDoesEachStepAtItsTime(t *testing.T) {
 			t.Error("a fault that could not be done went unnoticed")
 		}
 		want := []history.Fault{
-			{At: time.Second, Done: time.Second, Action: history.KillNode, Node: 1, Proof: "seen"},
-			{At: 3 * time.Second, Done: 3 * time.Second, Action: history.RestartNode, Node: 1, Proof: "seen"},
-			{At: 4 * time.Second, Done: 4 * time.Second, Action: history.KillNode, Node: 0, Err: "no"},
+			{At: -4 * time.Second, Done: -4 * time.Second, Action: history.KillNode, Node: 1, Proof: "seen"},
+			{At: -2 * time.Second, Done: -2 * time.Second, Action: history.RestartNode, Node: 1, Proof: "seen"},
+			{At: -time.Second, Done: -time.Second, Action: history.KillNode, Node: 0, Err: "no"},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("faults (-want +got):\n%s", diff)

@@ -26,13 +26,15 @@ type Recorder struct {
 	server *http.Server
 	url    string
 	in     chan pending
+	quit   chan struct{} // closed when nothing more is taken
 	done   chan struct{} // closed when the writer has ended
 
 	mu      sync.Mutex // guards what follows
 	effects []history.Effect
-	starts  map[string]int // by key
-	twice   int            // keys with more than one start
-	failed  error          // of the log; the run is worth nothing after it
+	starts  map[string]int    // by key
+	routes  map[string]string // of the latest start, by key
+	twice   int               // keys with more than one start
+	failed  error             // of the log; the run is worth nothing after it
 }
 
 type pending struct {
@@ -53,7 +55,7 @@ func New(path string, clock func() time.Duration) (*Recorder, error) {
 	}
 	r := &Recorder{
 		clock: clock, file: file, url: "http://" + listener.Addr().String(),
-		in: make(chan pending, 1024), done: make(chan struct{}), starts: map[string]int{},
+		in: make(chan pending), quit: make(chan struct{}), done: make(chan struct{}), starts: map[string]int{}, routes: map[string]string{},
 	}
 	r.server = &http.Server{Handler: http.HandlerFunc(r.serve)}
 	go func() { _ = r.server.Serve(listener) }()
@@ -80,58 +82,66 @@ func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
 func (r *Recorder) Record(e history.Effect) error {
 	e.At = r.clock()
 	p := pending{effect: e, ack: make(chan error, 1)}
-	r.in <- p
-	return <-p.ack
+	select {
+	case r.in <- p:
+		return <-p.ack
+	case <-r.quit:
+		return errors.New("recorder: closed")
+	}
 }
+
+// mostPerSync bounds how many effects share an fsync.
+const mostPerSync = 1024
 
 // write takes whatever is waiting, writes it, syncs once, and acknowledges.
 func (r *Recorder) write() {
 	defer close(r.done)
-	var buffer bytes.Buffer
-	enc := json.NewEncoder(&buffer)
-	for first := range r.in {
-		batch := []pending{first}
-		for more := true; more && len(batch) < cap(r.in); {
-			select {
-			case p, open := <-r.in:
-				if more = open; open {
-					batch = append(batch, p)
-				}
-			default:
-				more = false
-			}
+	for {
+		select {
+		case first := <-r.in:
+			batch := r.gather(first)
+			r.keep(batch, r.commit(batch))
+		case <-r.quit:
+			return
 		}
-		buffer.Reset()
-		for _, p := range batch {
-			if err := enc.Encode(p.effect); err != nil {
-				r.fail(err)
-			}
-		}
-		err := r.commit(buffer.Bytes())
-		r.keep(batch, err)
 	}
 }
 
-func (r *Recorder) commit(text []byte) error {
-	if _, err := r.file.Write(text); err != nil {
+func (r *Recorder) gather(first pending) []pending {
+	batch := []pending{first}
+	for len(batch) < mostPerSync {
+		select {
+		case p := <-r.in:
+			batch = append(batch, p)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (r *Recorder) commit(batch []pending) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	for _, p := range batch {
+		if err := enc.Encode(p.effect); err != nil {
+			return err
+		}
+	}
+	if _, err := r.file.Write(text.Bytes()); err != nil {
 		return err
 	}
 	return r.file.Sync()
 }
 
 func (r *Recorder) keep(batch []pending, err error) {
-	if err != nil {
-		r.fail(err)
-	}
 	r.mu.Lock()
+	if err != nil {
+		r.failed = errors.Join(r.failed, fmt.Errorf("recorder: %w", err))
+	}
 	for _, p := range batch {
 		r.effects = append(r.effects, p.effect)
-		if p.effect.Kind == history.Start {
-			r.starts[p.effect.Key]++
-			if r.starts[p.effect.Key] == 2 {
-				r.twice++
-			}
-		}
+		r.count(p.effect)
 	}
 	r.mu.Unlock()
 	for _, p := range batch {
@@ -139,10 +149,16 @@ func (r *Recorder) keep(batch []pending, err error) {
 	}
 }
 
-func (r *Recorder) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed = errors.Join(r.failed, fmt.Errorf("recorder: %w", err))
+// count keeps what the live figures need. The caller holds mu.
+func (r *Recorder) count(e history.Effect) {
+	if e.Kind != history.Start {
+		return
+	}
+	r.routes[e.Key] = e.Route
+	r.starts[e.Key]++
+	if r.starts[e.Key] == 2 {
+		r.twice++
+	}
 }
 
 // Twice returns how many keys have had more than one start so far.
@@ -150,6 +166,13 @@ func (r *Recorder) Twice() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.twice
+}
+
+// StartedOn returns the route of the latest start of a key; empty: none.
+func (r *Recorder) StartedOn(key string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.routes[key]
 }
 
 // Effects returns what was recorded so far.
@@ -161,13 +184,9 @@ func (r *Recorder) Effects() []history.Effect {
 
 // Close ends the recorder. The error says whether the log can be trusted.
 func (r *Recorder) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err := r.server.Shutdown(ctx)
-	if err == nil { // else a handler may still send
-		close(r.in)
-		<-r.done
-	}
+	close(r.quit)
+	<-r.done
+	err := r.server.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return errors.Join(err, r.failed, r.file.Close())

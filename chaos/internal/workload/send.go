@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
+	"github.com/redfence/redfence/redfencehttp"
 )
 
 // answer is what the instances' handler responds.
@@ -51,12 +52,12 @@ func (l *Load) do(ctx context.Context, op *history.Op, work time.Duration) {
 		return
 	}
 	op.Status, op.Body = resp.StatusCode, string(text)
-	op.Fence = resp.Header.Get("Redfence-Fence")
-	op.Replayed = resp.Header.Get("Idempotent-Replayed") == "true"
+	op.Fence = resp.Header.Get(redfencehttp.FenceHeader)
+	op.Replayed = resp.Header.Get(redfencehttp.ReplayedHeader) == "true"
 	if !op.OK() {
 		return
 	}
-	op.Durable = resp.Header.Get("Redfence-Durable") != "false"
+	op.Durable = resp.Header.Get(redfencehttp.DurableHeader) != "false"
 	var a answer
 	if json.Unmarshal(text, &a) == nil {
 		op.Execution = a.Execution

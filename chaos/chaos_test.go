@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/redfence/redfence/chaos/internal/check"
+	"github.com/redfence/redfence/chaos/internal/report"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(quiet{})
+	goleak.VerifyTestMain(m)
+}
+
+// chaos runs the command and returns its exit code and what it printed.
+func chaos(t *testing.T, args ...string) (code int, stdout string) {
+	t.Helper()
+	var out, progress bytes.Buffer
+	code = command(t.Context(), args, &out, &progress)
+	t.Logf("chaos %s\n%s%s", strings.Join(args, " "), progress.String(), out.String())
+	return code, out.String()
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// needServers skips where nothing can be started, and fails in CI.
+func needServers(t *testing.T) {
+	t.Helper()
+	if err := missingServers(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+func TestNothingRunsTwiceWhileRedisDiesAndComesBack(t *testing.T) {
+	needServers(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	code, out := chaos(t, "-duration", "16s", "-seed", "2", "-out", dir)
+	if code != 0 || lastLine(out) != "verdict: fine (0)" {
+		t.Fatalf("exit code %d, last line %q", code, lastLine(out))
+	}
+	code, again := chaos(t, "check", dir)
+	if code != 0 || again != out {
+		t.Errorf("judged again: exit code %d\n%s", code, cmp.Diff(out, again))
+	}
+	if code, _ := chaos(t, "-out", dir); code != int(check.Invalid) {
+		t.Errorf("a second run into the same folder ended with %d", code)
+	}
+}
+
+// TestRunWithoutTheLedgersClaimIsCaught shows that the verdict can be trusted:
+// the instances skip the claim on the primary route.
+func TestRunWithoutTheLedgersClaimIsCaught(t *testing.T) {
+	needServers(t)
+	code, out := chaos(t, "-duration", "14s", "-mutant", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
+	if code != int(check.Safety) || lastLine(out) != "verdict: safety (1)" {
+		t.Fatalf("exit code %d, last line %q", code, lastLine(out))
+	}
+	if !strings.Contains(out, "SAFETY: double start") {
+		t.Error("the report shows no double start")
+	}
+}
+
+func TestRehearsalNeedsNoServers(t *testing.T) {
+	t.Setenv("PATH", "") // neither servers nor a compiler
+	code, out := chaos(t, "-rehearse", "-duration", "12s", "-json", "-out", filepath.Join(t.TempDir(), "run"))
+	var r report.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if code != 0 || r.Verdict != "REHEARSAL fine (0)" || r.Result.Figures.Fallback == 0 || r.Result.Figures.Primary == 0 {
+		t.Errorf("exit code %d, report %+v", code, r)
+	}
+	code, text := chaos(t, "check", r.Dir)
+	if code != 0 || !strings.HasPrefix(text, "REHEARSAL: no process was killed, nothing was durable.\n") {
+		t.Errorf("exit code %d, text begins with %.80q", code, text)
+	}
+}
+
+func TestMistakesEndAtOnce(t *testing.T) {
+	for _, args := range [][]string{
+		{"-nodes", "4"}, {"-duration", "soon"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"},
+		{"-rehearse", "-mutant", "x"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
+	} {
+		if code, out := chaos(t, args...); code != failure || out != "" {
+			t.Errorf("chaos %v: exit code %d, output %q", args, code, out)
+		}
+	}
+}
+
+func TestOneDashIsEnough(t *testing.T) {
+	want := []string{"--duration", "5s", "--seed=3", "-h", "check", "dir", "-"}
+	if diff := cmp.Diff(want, longFlags([]string{"-duration", "5s", "--seed=3", "-h", "check", "dir", "-"})); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/redfence/redfence/chaos/internal/check"
+	"github.com/redfence/redfence/chaos/internal/cluster"
+	"github.com/redfence/redfence/chaos/internal/history"
+	"github.com/redfence/redfence/chaos/internal/nemesis"
+	"github.com/redfence/redfence/chaos/internal/recorder"
+	"github.com/redfence/redfence/chaos/internal/report"
+	"github.com/redfence/redfence/chaos/internal/workload"
+	"github.com/redfence/redfence/internal/servers"
+)
+
+// The load: enough for every fault to meet hundreds of requests, little enough
+// for a machine with two cores.
+const (
+	keysPerSecond = 60
+	latePerSecond = 60
+)
+
+// The load counts as warm after so many answers, which must come within the
+// limit.
+const (
+	warmAfter   = 100
+	warmUpLimit = 30 * time.Second
+)
+
+// settleLimit bounds the probing after the last fault; the check of liveness
+// has a bound of its own.
+const settleLimit = 15 * time.Second
+
+// controller does one run.
+type controller struct {
+	setup   history.Setup
+	dir     string
+	began   time.Time
+	cluster cluster.Cluster
+	record  *recorder.Recorder
+	load    *workload.Load
+
+	mu     sync.Mutex // guards faults
+	faults []history.Fault
+}
+
+func (c *controller) clock() time.Duration { return time.Since(c.began) }
+
+// run does a run and judges it. The folder keeps what the judgement rests on.
+func run(ctx context.Context, setup history.Setup, dir string, progress *progress) (report.Report, error) {
+	c := &controller{setup: setup, dir: dir, began: time.Now()}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return report.Report{}, fmt.Errorf("chaos: %w", err)
+	}
+	h, err := c.history(ctx, progress)
+	if err != nil {
+		return report.Report{}, err
+	}
+	if err := h.Save(dir); err != nil {
+		return report.Report{}, fmt.Errorf("chaos: save the history: %w", err)
+	}
+	return judged(h, dir)
+}
+
+// judged judges a history and leaves the report beside it.
+func judged(h *history.History, dir string) (report.Report, error) {
+	r := report.New(h, check.Judge(h), dir)
+	file, err := os.Create(filepath.Join(dir, "report.json"))
+	if err != nil {
+		return r, fmt.Errorf("chaos: %w", err)
+	}
+	return r, errors.Join(r.JSON(file), file.Close())
+}
+
+// history starts everything, runs the schedule, and ends everything.
+func (c *controller) history(ctx context.Context, progress *progress) (h *history.History, err error) {
+	c.record, err = recorder.New(filepath.Join(c.dir, history.EffectsFile), c.clock)
+	if err != nil {
+		return nil, fmt.Errorf("chaos: %w (give another folder with -out)", err)
+	}
+	defer func() { err = errors.Join(err, c.record.Close()) }()
+	progress.say("starting %d Redis nodes, a ledger and %d engine instances", c.setup.Nodes, c.setup.Instances)
+	if c.cluster, err = c.start(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.cluster.Close()) }()
+	c.load = workload.New(workload.Options{
+		Instances: c.cluster.Instances(), Seed: c.setup.Seed, Clock: c.clock,
+		KeysPerSecond: keysPerSecond, LatePerSecond: latePerSecond,
+	})
+	defer c.load.Close()
+	c.began = time.Now()
+	stop := progress.follow(c)
+	err = c.perform(ctx)
+	stop()
+	if err != nil {
+		return nil, err
+	}
+	return c.collect(ctx)
+}
+
+// start makes the cluster that the set-up asks for.
+func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
+	options := cluster.Options{
+		Nodes: c.setup.Nodes, Instances: c.setup.Instances, Recorder: c.record.URL(), Dir: c.dir, Mutant: c.setup.Mutant,
+	}
+	if c.setup.Rehearsal {
+		return cluster.StartRehearsal(ctx, options)
+	}
+	bin, err := os.MkdirTemp("", "redfence-chaos-")
+	if err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(bin) }() // a running program keeps its file
+	binary, err := cluster.Build(ctx, bin)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.StartLocal(ctx, binary, options)
+}
+
+// perform runs load and schedule side by side, lets everything settle, and
+// asks for every acknowledged key once more.
+func (c *controller) perform(ctx context.Context) error {
+	loading, stop := context.WithCancel(ctx)
+	defer stop()
+	var group sync.WaitGroup
+	group.Go(func() { c.load.Run(loading) })
+	err := c.disturb(ctx)
+	stop()
+	group.Wait()
+	if err != nil {
+		return err
+	}
+	c.load.Final(ctx)
+	return errors.Join(ctx.Err(), c.cluster.Health())
+}
+
+// disturb lets the load warm up, does the schedule, and gives the cluster the
+// rest of the duration, and more if it needs it, to be as before.
+func (c *controller) disturb(ctx context.Context) error {
+	if err := c.warmUp(ctx); err != nil {
+		return err
+	}
+	began := c.clock()
+	steps := nemesis.Schedule(c.setup.Seed, c.setup.Duration, c.setup.Nodes)
+	if err := nemesis.Run(ctx, c.cluster, steps, c.clock, c.tell); err != nil {
+		return err
+	}
+	c.settle(ctx)
+	return wait(ctx, began+c.setup.Duration-c.clock())
+}
+
+// warmUp waits until connections are made and caches filled, so that the first
+// fault meets a cluster at work.
+func (c *controller) warmUp(ctx context.Context) error {
+	for end := c.clock() + warmUpLimit; c.clock() < end; {
+		if _, _, answered := c.load.Counts(); answered >= warmAfter {
+			return nil
+		}
+		if err := wait(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("chaos: fewer than %d requests were answered in %v before any fault; see the instances' logs in %s", warmAfter, warmUpLimit, c.dir)
+}
+
+// settle probes each instance until it serves by the primary route again. The
+// load goes on meanwhile.
+func (c *controller) settle(ctx context.Context) {
+	end := c.clock() + settleLimit
+	var group sync.WaitGroup
+	for i := range c.setup.Instances {
+		group.Go(func() {
+			for c.clock() < end && ctx.Err() == nil {
+				if op := c.load.Probe(ctx, i); op.OK() && c.record.StartedOn(op.Key) == "primary" {
+					return
+				}
+				_ = wait(ctx, 50*time.Millisecond)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *controller) tell(f history.Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = append(c.faults, f)
+}
+
+// collect puts the history together.
+func (c *controller) collect(ctx context.Context) (*history.History, error) {
+	h := &history.History{Setup: c.setup, Ops: c.load.Ops(), Effects: c.record.Effects(), Faults: c.faults}
+	for _, f := range c.faults {
+		h.Healed = max(h.Healed, f.Done)
+	}
+	seen := map[string]bool{}
+	var keys []string
+	for _, op := range h.Ops {
+		if !seen[op.Key] {
+			seen[op.Key] = true
+			keys = append(keys, op.Key)
+		}
+	}
+	var err error
+	h.Rows, err = c.cluster.Rows(ctx, keys)
+	return h, err
+}
+
+// missingServers says why only a rehearsal is possible; nil: it is not.
+func missingServers() error {
+	if err := servers.Available(); errors.Is(err, servers.ErrNotInstalled) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+// Package report says how a run went: a verdict that a person can read, and
+// the same as JSON.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/redfence/redfence/chaos/internal/check"
+	"github.com/redfence/redfence/chaos/internal/history"
+)
+
+// Report is a judged run.
+type Report struct {
+	Setup  history.Setup `json:"setup"`
+	Result check.Result  `json:"result"`
+	// Dir is where the run's files lie. Empty: nowhere.
+	Dir string `json:"dir,omitempty"`
+	// Verdict is the last line of the text, without "verdict: ".
+	Verdict string `json:"verdict"`
+	// Code is the exit code.
+	Code    int `json:"code"`
+	history *history.History
+}
+
+// survived is the exit code of a run whose engine was broken on purpose and in
+// which nothing was wrong.
+const survived = 4
+
+// New makes the report of a history.
+func New(h *history.History, result check.Result, dir string) Report {
+	r := Report{Setup: h.Setup, Result: result, Dir: dir, Code: int(result.Class()), history: h}
+	name := result.Class().String()
+	if h.Setup.Mutant != "" && result.Class() == check.Fine {
+		name, r.Code = "mutant survived", survived
+	}
+	r.Verdict = fmt.Sprintf("%s (%d)", name, r.Code)
+	if h.Setup.Rehearsal {
+		r.Verdict = "REHEARSAL " + r.Verdict
+	}
+	return r
+}
+
+// JSON writes the report as one JSON object.
+func (r Report) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// shownViolations is how many violations of each class the text spells out.
+const shownViolations = 5
+
+// Text writes the report for a person; its last line is the verdict.
+func (r Report) Text(w io.Writer) error {
+	var b strings.Builder
+	r.head(&b)
+	r.checks(&b)
+	r.figures(&b)
+	r.violations(&b)
+	if r.Dir != "" {
+		fmt.Fprintf(&b, "report: %s\n", r.Dir)
+	}
+	fmt.Fprintf(&b, "verdict: %s\n", r.Verdict)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r Report) head(b *strings.Builder) {
+	s := r.Setup
+	if s.Rehearsal {
+		fmt.Fprintf(b, "REHEARSAL: no process was killed, nothing was durable.\n")
+		fmt.Fprintf(b, "%d engines over one in-memory ledger and %d miniredis nodes in one process", s.Instances, s.Nodes)
+	} else {
+		fmt.Fprintf(b, "%d engine processes, %d redis-server processes, Postgres", s.Instances, s.Nodes)
+	}
+	fmt.Fprintf(b, "; %v, seed %d", s.Duration, s.Seed)
+	if s.Mutant != "" {
+		fmt.Fprintf(b, "; broken on purpose: %s", s.Mutant)
+	}
+	b.WriteString("\n\n")
+}
+
+func (r Report) checks(b *strings.Builder) {
+	f := r.Result.Figures
+	verb := "kills (SIGKILL)"
+	if r.Setup.Rehearsal {
+		verb = "nodes closed"
+	}
+	line(b, "requests", "%d for %d keys; %d got the handler's response, %d of them replayed", f.Requests, f.Keys, f.Answered, f.Replays)
+	line(b, verb, "%d; %d times all %d nodes were down at once", f.Kills, len(f.Outages), r.Setup.Nodes)
+	line(b, "handler starts", "%d on the primary route, %d on the fallback route", f.Primary, f.Fallback)
+	b.WriteByte('\n')
+	for _, name := range []string{"double start", "answers differ", "answer lost", "answer without effect", "not in the ledger"} {
+		line(b, name, "%d", r.count(name))
+	}
+	b.WriteByte('\n')
+}
+
+func (r Report) count(check string) int {
+	n := 0
+	for _, v := range r.Result.Violations {
+		if v.Check == check {
+			n++
+		}
+	}
+	return n
+}
+
+func (r Report) figures(b *strings.Builder) {
+	f := r.Result.Figures
+	ledger := "Postgres"
+	if r.Setup.Rehearsal {
+		ledger = "the ledger"
+	}
+	for _, o := range f.Outages {
+		line(b, "outage of all nodes", "%s to %s: %s served %d of %d fresh keys and replayed %d of %d retries of finished ones",
+			round(o.From), round(o.To), ledger, o.Served, o.Fresh, o.Replayed, o.Asked)
+	}
+	line(b, "fresh keys", "p50 %s, p99 %s, max %s", round(f.Normal.P50), round(f.Normal.P99), round(f.Normal.Max))
+	line(b, "in such an outage", "p50 %s, p99 %s, max %s", round(f.Outage.P50), round(f.Outage.P99), round(f.Outage.Max))
+	if len(f.Back) > 0 {
+		back := make([]string, len(f.Back))
+		for i, d := range f.Back {
+			back[i] = round(d).String()
+		}
+		line(b, "back on Redis", "%s after the last restart, per instance", strings.Join(back, ", "))
+	}
+	b.WriteByte('\n')
+}
+
+func (r Report) violations(b *strings.Builder) {
+	shown := map[check.Class]int{}
+	for _, v := range r.Result.Violations {
+		if shown[v.Class]++; shown[v.Class] > shownViolations {
+			continue
+		}
+		fmt.Fprintf(b, "%s: %s %s: %s\n", strings.ToUpper(v.Class.String()), v.Check, v.Key, v.What)
+		if shown[v.Class] == 1 && v.Key != "" {
+			r.story(b, v.Key)
+		}
+	}
+	for class, n := range shown {
+		if n > shownViolations {
+			fmt.Fprintf(b, "%s: %d more, see report.json\n", strings.ToUpper(class.String()), n-shownViolations)
+		}
+	}
+	if len(r.Result.Violations) > 0 {
+		b.WriteByte('\n')
+	}
+}
+
+func line(b *strings.Builder, name, format string, args ...any) {
+	fmt.Fprintf(b, "  %-22s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func round(d time.Duration) time.Duration {
+	if d > 10*time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}

@@ -1,0 +1,65 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redfence/redfence/chaos/internal/history"
+)
+
+// mostLines of one key's story.
+const mostLines = 30
+
+type moment struct {
+	at   time.Duration
+	text string
+}
+
+// story tells what happened to one key, with the faults around it.
+func (r Report) story(b *strings.Builder, key string) {
+	var moments []moment
+	first, last := time.Duration(-1), time.Duration(0)
+	seen := func(at time.Duration, format string, args ...any) {
+		moments = append(moments, moment{at, fmt.Sprintf(format, args...)})
+		if first < 0 || at < first {
+			first = at
+		}
+		last = max(last, at)
+	}
+	for _, op := range r.history.Ops {
+		if op.Key == key {
+			seen(op.Sent, "client  %s to instance-%d: %s", op.Kind, op.Instance, outcome(op))
+		}
+	}
+	for _, e := range r.history.Effects {
+		if e.Key == key {
+			seen(e.At, "effect  %s on %s, %s route, fence %d, execution %s", e.Kind, e.Instance, e.Route, e.Fence, e.Execution)
+		}
+	}
+	for _, f := range r.history.Faults {
+		if f.At >= first && f.At <= last {
+			moments = append(moments, moment{f.At, fmt.Sprintf("fault   %s %d", f.Action, f.Node)})
+		}
+	}
+	slices.SortStableFunc(moments, func(a, b moment) int { return int(a.at - b.at) })
+	for i, m := range moments {
+		if i == mostLines {
+			fmt.Fprintf(b, "    … %d more lines\n", len(moments)-i)
+			break
+		}
+		fmt.Fprintf(b, "    %9.3fs %s\n", m.at.Seconds(), m.text)
+	}
+}
+
+func outcome(op history.Op) string {
+	text := op.Err
+	if op.Status != 0 {
+		text = fmt.Sprintf("%d %s", op.Status, strings.TrimSpace(op.Body))
+	}
+	if op.Replayed {
+		text += " (replayed)"
+	}
+	return fmt.Sprintf("%s after %v", text, (op.Got - op.Sent).Round(time.Millisecond))
+}

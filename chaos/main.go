@@ -1,0 +1,148 @@
+// Command chaos shows that nothing runs twice: it starts Redis nodes, Postgres
+// and engine instances as processes of their own, sends them fresh keys and
+// duplicates over HTTP, kills the Redis nodes one by one up to all of them,
+// brings them back empty, and judges what happened from a log of handler
+// starts that lives outside the engine.
+//
+//	go run ./chaos -duration 60s -seed 1
+//
+// The last line is the verdict. The built binary ends with 0 when all is fine,
+// 1 when safety was violated, 2 liveness, 3 when the run has not tested what
+// it should have or could not be done, 4 when a rule was broken on purpose and
+// nobody noticed; "go run" turns every failure into 1. Where no servers are
+// installed it rehearses in one process, and says so.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redfence/redfence/chaos/internal/check"
+	"github.com/redfence/redfence/chaos/internal/history"
+	"github.com/redfence/redfence/chaos/internal/report"
+)
+
+// failure is the exit code of a run that could not be done.
+const failure = int(check.Invalid)
+
+type commands struct {
+	Run   runCommand   `cmd:"" default:"withargs" help:"Run a cluster under faults and judge it."`
+	Check checkCommand `cmd:"" help:"Judge the folder of an earlier run again."`
+}
+
+type runCommand struct {
+	Duration  time.Duration `default:"60s" help:"How long faults and load last."`
+	Seed      uint64        `default:"1" help:"Decides schedule and load; not how threads interleave."`
+	Nodes     int           `default:"5" enum:"1,3,5,7" help:"Redis nodes: ${enum}."`
+	Instances int           `default:"3" help:"Engine instances."`
+	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME." type:"path"`
+	Mutant    string        `help:"Break this rule in the instances on purpose, to see that it is noticed."`
+	Rehearse  bool          `help:"Rehearse in one process, even if servers are installed."`
+	JSON      bool          `name:"json" help:"Print the report as JSON on standard output."`
+}
+
+type checkCommand struct {
+	Dir  string `arg:"" type:"existingdir" help:"Folder of the run."`
+	JSON bool   `name:"json" help:"Print the report as JSON on standard output."`
+}
+
+// quiet drops what the Redis client says of nodes that are down on purpose.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+func main() {
+	redis.SetLogger(quiet{})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// command does what the arguments say and returns the exit code.
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var cli commands
+	parser := kong.Must(&cli, kong.Name("chaos"), kong.Description("Kill Redis nodes under load, and judge."), kong.Writers(stdout, stderr))
+	parsed, err := parser.Parse(longFlags(args))
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "chaos: %v (see -help)\n", err)
+		return failure
+	}
+	if strings.HasPrefix(parsed.Command(), "check") {
+		return finish(cli.Check.judge())(cli.Check.JSON, stdout, stderr)
+	}
+	return finish(cli.Run.do(ctx, stderr))(cli.Run.JSON, stdout, stderr)
+}
+
+// longFlags lets -flag stand for --flag, as everywhere in Go.
+func longFlags(args []string) []string {
+	long := make([]string, len(args))
+	for i, arg := range args {
+		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
+			arg = "-" + arg
+		}
+		long[i] = arg
+	}
+	return long
+}
+
+func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, error) {
+	setup := history.Setup{
+		Seed: r.Seed, Duration: r.Duration, Nodes: r.Nodes, Instances: r.Instances, Rehearsal: r.Rehearse, Mutant: r.Mutant,
+	}
+	show := newProgress(stderr)
+	if missing := missingServers(); missing != nil && !setup.Rehearsal {
+		show.say("%v; rehearsing in this process instead", missing)
+		setup.Rehearsal = true
+	}
+	if setup.Rehearsal && setup.Mutant != "" {
+		return report.Report{}, fmt.Errorf("chaos: -mutant needs instances as processes, which a rehearsal has not")
+	}
+	if setup.Instances < 1 {
+		return report.Report{}, fmt.Errorf("chaos: -instances is %d; at least 1", setup.Instances)
+	}
+	dir := r.Out
+	if dir == "" {
+		dir = filepath.Join("chaos-report", fmt.Sprintf("%d-%s", r.Seed, time.Now().UTC().Format("20060102-150405")))
+	}
+	return run(ctx, setup, dir, show)
+}
+
+func (c *checkCommand) judge() (report.Report, error) {
+	h, err := history.Load(c.Dir)
+	if err != nil {
+		return report.Report{}, fmt.Errorf("chaos: %w", err)
+	}
+	return judged(h, c.Dir)
+}
+
+// finish prints a report, or why there is none, and returns the exit code.
+func finish(r report.Report, err error) func(asJSON bool, stdout, stderr io.Writer) int {
+	return func(asJSON bool, stdout, stderr io.Writer) int {
+		if err != nil {
+			_, _ = fmt.Fprintf(stderr, "%v\nverdict: %v (%d)\n", err, check.Invalid, failure)
+			return failure
+		}
+		if asJSON {
+			err = r.JSON(stdout)
+			_, _ = fmt.Fprintf(stderr, "verdict: %s\n", r.Verdict)
+		} else {
+			err = r.Text(stdout)
+		}
+		if err != nil {
+			_, _ = fmt.Fprintln(stderr, err)
+			return failure
+		}
+		return r.Code
+	}
+}
