@@ -146,14 +146,18 @@ func (b *Breaker) Force(route observe.Route) error {
 // stateChanged is gobreaker's callback. It runs under mu and under gobreaker's
 // own mutex, so it only notes what has happened.
 func (b *Breaker) stateChanged(to gobreaker.State) {
+	from := b.state
 	b.state = to
-	reason := "canaries reached the quorum again"
-	if to != gobreaker.StateClosed {
-		reason = "no quorum"
-		if b.cause != nil {
-			reason = b.cause.Error()
-		}
+	reason := "no quorum"
+	switch {
+	case to == gobreaker.StateClosed:
+		reason = "canaries reached the quorum again"
+	case to == gobreaker.StateHalfOpen:
+		reason = "time to ask the quorum again"
+	case b.cause != nil:
+		reason = b.cause.Error()
 	}
+	b.pending = append(b.pending, observe.BreakerChanged{From: from.String(), To: to.String(), Reason: reason})
 	b.settle(reason)
 	b.poke()
 }

@@ -74,6 +74,19 @@ func (l *log) routes() []observe.RouteChanged {
 	return all
 }
 
+// states are those that the breaker told, one after the other.
+func (l *log) states() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []string
+	for _, e := range l.events {
+		if c, ok := e.(observe.BreakerChanged); ok {
+			all = append(all, c.From+" → "+c.To)
+		}
+	}
+	return all
+}
+
 func start(t *testing.T, cfg Config) (*Breaker, *quorum, *log) {
 	t.Helper()
 	q, events := &quorum{answer: up}, &log{}
@@ -167,6 +180,10 @@ func TestClosesAfterThreeCanaries(t *testing.T) {
 		last := changes[len(changes)-1]
 		if last.To != observe.Primary || last.For < time.Second {
 			t.Errorf("got %+v", last)
+		}
+		want := []string{"closed → open", "open → half-open", "half-open → closed"}
+		if diff := cmp.Diff(want, events.states()); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -25,8 +25,8 @@ type Config struct {
 	Successes int
 	// ProbeTimeout is the deadline of one canary. Defaults to Every.
 	ProbeTimeout time.Duration
-	// Observer receives observe.RouteChanged and observe.CanaryProbed.
-	// Defaults to none.
+	// Observer receives observe.BreakerChanged, observe.RouteChanged and
+	// observe.CanaryProbed. Defaults to none.
 	Observer observe.Observer
 }
 

@@ -2,15 +2,37 @@ package observe
 
 import "time"
 
+// EngineStarted says over which stores an engine works. It is sent once,
+// before any other event of the engine.
+type EngineStarted struct {
+	// Nodes are the addresses of the Redis nodes that vote.
+	Nodes []string
+	// CacheNodes are those of the nodes that keep the cache, if they are not
+	// Nodes.
+	CacheNodes []string
+	// Quorum is how many of Nodes have to agree.
+	Quorum int
+}
+
+// Name implements Event.
+func (EngineStarted) Name() string { return "engine_started" }
+
 // DoFinished says how one call of Do ended.
 type DoFinished struct {
 	Key   Ref
 	Route Route
 	// Outcome is executed, replayed, joined, unrecorded or error.
 	Outcome string
+	// Reason of an error, in a word: in_progress, mismatch, unknown_outcome,
+	// not_replayable, expired, ledger_unavailable, overloaded, invalid,
+	// closed, canceled (the caller's context ended) or handler. Empty without
+	// an error.
+	Reason  string
 	Durable bool
 	Took    time.Duration
-	Err     error
+	// Err is what the caller got. Its text may quote the key or come from the
+	// handler: Slog leaves it out.
+	Err error
 }
 
 // Name implements Event.
@@ -28,6 +50,22 @@ type ClaimGranted struct {
 
 // Name implements Event.
 func (ClaimGranted) Name() string { return "claim_granted" }
+
+// ClaimEnded says that this process has done with a claim. It is sent once for
+// every ClaimGranted, by the caller or by the background completer.
+type ClaimEnded struct {
+	Key   Ref
+	Fence int64
+	// Result is completed, released, unknown, tombstone, refused (the ledger
+	// has granted a later claim, or somebody else has decided) or left (the
+	// process stopped trying, and the row is left to its lease).
+	Result string
+	// Held is the time since the claim was granted.
+	Held time.Duration
+}
+
+// Name implements Event.
+func (ClaimEnded) Name() string { return "claim_ended" }
 
 // ClaimLost says that an owner's own deadline passed, or that the ledger
 // refused its renewal or completion: another claim may be in force.
@@ -79,14 +117,39 @@ type OutcomeUnknown struct {
 // Name implements Event.
 func (OutcomeUnknown) Name() string { return "outcome_unknown" }
 
-// LateCompletion says how the background completer ended with one claim:
-// completed, refused or abandoned (the process is closing).
+// HandedOver says that a claim was left to the background completer: its
+// outcome is not recorded yet, or it is not known whether it was granted at
+// all (Fence 0). One LateCompletion follows, whatever happens.
+type HandedOver struct {
+	Key   Ref
+	Fence int64
+}
+
+// Name implements Event.
+func (HandedOver) Name() string { return "handed_over" }
+
+// LateCompletion says how the background completer ended with one claim: what
+// the row is now (completed, released, unknown, tombstone, closed), or refused,
+// or abandoned (the process is closing, or too many wait).
 type LateCompletion struct {
 	Key    Ref
 	Fence  int64
 	Result string
-	After  time.Duration
+	// After is the time since the claim was handed over.
+	After time.Duration
 }
 
 // Name implements Event.
 func (LateCompletion) Name() string { return "late_completion" }
+
+// RecoveryAsked says that a recovery hook was asked about an unknown key.
+type RecoveryAsked struct {
+	Key   Ref
+	Fence int64
+	// Decided: the hook knew what had happened, and the row says so now.
+	Decided bool
+	Err     error
+}
+
+// Name implements Event.
+func (RecoveryAsked) Name() string { return "recovery_asked" }

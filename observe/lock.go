@@ -42,6 +42,19 @@ type LockBroken struct {
 // Name implements Event.
 func (LockBroken) Name() string { return "lock_broken" }
 
+// LockRefused says that a call gave up or was told that it cannot have a lock.
+type LockRefused struct {
+	Lock Ref
+	// Reason is taken, no_quorum, too_late, canceled (the caller's context
+	// ended) or overloaded.
+	Reason string
+	// Took is the time from the call to its end, waiting included.
+	Took time.Duration
+}
+
+// Name implements Event.
+func (LockRefused) Name() string { return "lock_refused" }
+
 // LockAcquired says that this process holds a lock now.
 type LockAcquired struct {
 	Lock  Ref
@@ -53,10 +66,23 @@ type LockAcquired struct {
 // Name implements Event.
 func (LockAcquired) Name() string { return "lock_acquired" }
 
+// LockReleased says that a holder gave its lock back.
+type LockReleased struct {
+	Lock  Ref
+	Fence int64
+	// Held is the time since the lock was acquired.
+	Held time.Duration
+}
+
+// Name implements Event.
+func (LockReleased) Name() string { return "lock_released" }
+
 // LockLost says that a lease ended without being released.
 type LockLost struct {
 	Lock  Ref
 	Fence int64
+	// Held is the time since the lock was acquired.
+	Held time.Duration
 }
 
 // Name implements Event.
