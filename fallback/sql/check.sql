@@ -1,0 +1,22 @@
+-- What fallback.Check looks at, in the caller's own session: nothing of the
+-- ledger's own settings is in force here.
+-- $1 text schema name
+-- returns one row: server_version_num, synchronous_commit, fsync,
+-- full_page_writes, autovacuum, persistence of the table, missing privileges
+SELECT current_setting('server_version_num')::int4,
+       current_setting('synchronous_commit'),
+       current_setting('fsync'),
+       current_setting('full_page_writes'),
+       current_setting('autovacuum'),
+       coalesce((SELECT c.relpersistence::text
+                 FROM pg_catalog.pg_class AS c
+                 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+                 WHERE n.nspname = $1 AND c.relname = 'idempotency_keys'), ''),
+       (SELECT coalesce(string_agg(privilege || ' on ' || name, ', '), '')
+        FROM (VALUES ('SELECT', 'idempotency_keys'), ('INSERT', 'idempotency_keys'),
+                     ('UPDATE', 'idempotency_keys'), ('DELETE', 'idempotency_keys'),
+                     ('SELECT', 'idempotency_meta'), ('UPDATE', 'idempotency_meta'),
+                     ('SELECT', 'idempotency_audit'), ('INSERT', 'idempotency_audit'))
+             AS needed(privilege, name)
+        WHERE NOT has_table_privilege(format('%I.%I', $1::text, name), privilege)),
+       has_sequence_privilege(format('%I.%I', $1::text, 'idempotency_fence'), 'UPDATE')
