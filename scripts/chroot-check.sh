@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Tries the two commands of the README on a machine where neither server was
+# installed: a fresh Debian in a chroot, with make, Go and this repository's
+# HEAD, and nothing else of ours.
+#
+#   scripts/chroot-check.sh [FOLDER] [TARGET…]     as root; needs debootstrap
+#
+# FOLDER (a new one under $TMPDIR by default) takes the chroot and is removed at
+# the end. TARGETs are make targets; the default is demo, then test. SUITE
+# (bookworm) and MIRROR choose the Debian. /proc is mounted in the chroot, and
+# /dev bound to the machine's; Go and its module cache are copied.
+set -euo pipefail
+
+if [ "$(id -u)" -ne 0 ]; then
+	echo "chroot-check: run this as root: it makes a chroot and mounts in it" >&2
+	exit 2
+fi
+command -v debootstrap >/dev/null || {
+	echo "chroot-check: install debootstrap first" >&2
+	exit 2
+}
+
+repo=$(cd "$(dirname "$0")/.." && pwd)
+root=${1:-$(mktemp -d)}
+shift || true
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then targets=(demo test); fi
+
+clean_up() {
+	local mount
+	for mount in proc dev/shm dev; do
+		if mountpoint -q "$root/$mount"; then umount "$root/$mount"; fi
+	done
+	# Never through a mount that could not be undone.
+	rm -rf --one-file-system "$root"
+}
+trap clean_up EXIT
+
+echo "== a fresh ${SUITE:-bookworm} in $root"
+mkdir -p "$root"
+debootstrap --variant=minbase --include=make,ca-certificates "${SUITE:-bookworm}" "$root" ${MIRROR:+"$MIRROR"} >"$root.log" 2>&1 || {
+	tail -20 "$root.log" >&2
+	exit 1
+}
+rm -f "$root.log"
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/dev/shm"
+
+echo "== Go, its module cache, and this repository's HEAD"
+cp -a "$(go env GOROOT)" "$root/usr/local/go"
+mkdir -p "$root/root/go/pkg"
+cp -a "$(go env GOMODCACHE)" "$root/root/go/pkg/mod"
+git clone -q --no-hardlinks "$repo" "$root/src"
+
+inside() {
+	env -i PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+		HOME=/root TERM=dumb GOPROXY=off GOTOOLCHAIN=local \
+		chroot "$root" /bin/sh -c "cd /src && $1"
+}
+for program in redis-server initdb postgres gcc; do
+	if inside "command -v $program || ls /usr/lib/postgresql/*/bin/$program" >/dev/null 2>&1; then
+		echo "chroot-check: $program is there already: the check would prove nothing" >&2
+		exit 1
+	fi
+done
+
+for target in "${targets[@]}"; do
+	echo "== make $target"
+	began=$(date +%s)
+	inside "make $target"
+	echo "== make $target passed in $(($(date +%s) - began)) s"
+done
+
+# Nothing may run on: neither our servers nor the packages' own.
+left=$(find /proc -maxdepth 2 -name root -lname "$root*" 2>/dev/null || true)
+if [ -n "$left" ]; then
+	echo "chroot-check: processes were left behind: $left" >&2
+	exit 1
+fi
+echo "== nothing was left running"
