@@ -2,10 +2,12 @@ package fallback
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -103,6 +105,13 @@ func (p *Postgres) CompleteTx(ctx context.Context, tx pgx.Tx, c Completion) erro
 		return fmt.Errorf("%w: the transaction must be rolled back", ErrRefused)
 	}
 	return nil
+}
+
+// RolledBack reports whether a failed COMMIT has definitely rolled back. Any
+// other failure leaves it in doubt: read the row.
+func RolledBack(err error) bool {
+	var pg *pgconn.PgError
+	return errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &pg) && !fatal(pg)
 }
 
 // Retryable reports whether a transaction that failed with err was rolled back
