@@ -68,13 +68,12 @@ func (b *background) pursue(r *run, act claim.Action) {
 
 func (b *background) done(r *run, act claim.Action, since time.Time) {
 	state := r.snapshot()
-	result := "refused"
+	result := state.Outcome.String()
 	switch {
 	case act.Has(claim.Put):
-		result = "completed"
 		b.engine.put(r.call, &r.row)
-	case state.Outcome != claim.Complete:
-		result = "released"
+	case state.Outcome == claim.Complete:
+		result = "refused"
 	}
 	b.engine.cfg.Observer.Observe(observe.LateCompletion{Key: r.call.ref(), Fence: state.Grant.Fence, Result: result, After: time.Since(since)})
 }

@@ -206,7 +206,7 @@ func TestI38OldOwnersPutComesLate(t *testing.T) {
 		res, err := b.Do(t.Context(), Request{ID: "k"}, work.handle)
 		return err == nil && string(res.Response.Body) == "run 2"
 	})
-	call, err := a.newCall(t.Context(), Request{ID: "k"}, work.handle)
+	call, err := a.newCall(t.Context(), Request{ID: "k"}, Handler(work.handle))
 	must(t, err)
 	a.put(call, &old.Record) // the put of the first owner, late
 	for range 20 {

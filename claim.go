@@ -24,6 +24,7 @@ type run struct {
 	over   int64 // the fence of the lapsed claim to take over; 0: none
 	lease  lock.Lease
 	ex     *Execution
+	renews bool // the ledger lease; a transaction's is as long as it may be
 
 	mu     sync.Mutex
 	state  claim.State
@@ -34,8 +35,11 @@ type run struct {
 	cause    error     // of the last call that failed
 	record   []byte    // the encoded response, for Complete
 	status   int
-	reason   string          // for Release and Abandon
+	size     int             // of a response that is too large
+	reason   string          // for all but Complete
 	row      fallback.Record // as the completion left it
+	// committed: the response was recorded by the handler's own transaction.
+	committed bool
 }
 
 // newRun prepares a claim: a new one, or one that takes the lapsed claim of a
@@ -50,8 +54,9 @@ func (e *Engine) newRun(c *call, lease lock.Lease, over *fallback.Record) *run {
 }
 
 func (e *Engine) freshRun(c *call, lease lock.Lease) *run {
+	_, tx := c.work.(*txWork)
 	return &run{
-		engine: e, call: c, lease: lease,
+		engine: e, call: c, lease: lease, renews: !tx,
 		req: fallback.ClaimRequest{
 			Key: c.key, Digest: c.digest, Token: fallback.NewToken(), Owner: e.cfg.Owner,
 			Fingerprint: e.fingerprint(c.req.Fingerprint), Policy: c.policy.stored(),
@@ -212,20 +217,29 @@ const (
 )
 
 func (r *run) sendOutcome(ctx context.Context) error {
-	r.mu.Lock()
-	outcome, ref := r.state.Outcome, r.ref()
-	r.mu.Unlock()
-	ledger := r.engine.ledger
-	switch outcome {
+	s := r.snapshot()
+	ref, ledger := r.ref(s), r.engine.ledger
+	switch s.Outcome {
 	case claim.Release:
 		return ledger.Release(ctx, ref, r.reason)
 	case claim.Abandon:
 		return ledger.Abandon(ctx, ref, r.reason)
+	case claim.Bury:
+		return r.bury(ctx, ref)
+	case claim.Close:
+		return r.closeStream(ctx, ref)
+	}
+	return r.complete(ctx, ref)
+}
+
+func (r *run) complete(ctx context.Context, ref fallback.Ref) error {
+	if r.committed { // by the handler's own transaction
+		return nil
 	}
 	if err := failpoint.Hit(ctx, "before-complete"); err != nil {
 		return err
 	}
-	row, err := ledger.Complete(ctx, fallback.Completion{Ref: ref, Status: r.status, Response: r.record})
+	row, err := r.engine.ledger.Complete(ctx, fallback.Completion{Ref: ref, Status: r.status, Response: r.record})
 	if hit := failpoint.Hit(ctx, "after-complete"); hit != nil {
 		return hit
 	}
@@ -235,15 +249,34 @@ func (r *run) sendOutcome(ctx context.Context) error {
 	return err
 }
 
+// bury records that there was a response and that it cannot be given again.
+func (r *run) bury(ctx context.Context, ref fallback.Ref) error {
+	row, err := r.engine.ledger.Bury(ctx, fallback.Burial{Ref: ref, Status: r.status, Size: int64(r.size), Reason: r.reason})
+	if err == nil {
+		r.row = row
+	}
+	return err
+}
+
+// closeStream buries the response only if the row says that it was about to
+// leave: that write was in doubt, and nothing has left (R3).
+func (r *run) closeStream(ctx context.Context, ref fallback.Ref) error {
+	row, err := r.engine.ledger.Read(ctx, ref.Digest)
+	if err != nil || row.State != fallback.Streaming || row.Token != ref.Token {
+		return err
+	}
+	return r.bury(ctx, ref)
+}
+
 func (r *run) snapshot() claim.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state
 }
 
-// ref names the claim; r.mu is held.
-func (r *run) ref() fallback.Ref {
-	return fallback.Ref{Digest: r.req.Digest, Token: r.req.Token, Fence: r.state.Grant.Fence}
+// ref names the claim.
+func (r *run) ref(s claim.State) fallback.Ref {
+	return fallback.Ref{Digest: r.req.Digest, Token: r.req.Token, Fence: s.Grant.Fence}
 }
 
 // joinable reports whether a duplicate may wait for this run.

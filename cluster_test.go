@@ -86,7 +86,7 @@ func (c *cluster) start(t *testing.T, change func(*Config)) *instance {
 		t.Cleanup(func() { client.Close() })
 		cfg.Nodes = append(cfg.Nodes, client)
 	}
-	in.ledger = &faultyLedger{Ledger: openLedger(t, c.postgres.URL(), in.pg.dial)}
+	in.ledger = &faultyLedger{Postgres: openLedger(t, c.postgres.URL(), in.pg.dial)}
 	cfg.Ledger = in.ledger
 	if change != nil {
 		change(&cfg)
@@ -104,7 +104,7 @@ func (c *cluster) start(t *testing.T, change func(*Config)) *instance {
 	return in
 }
 
-func openLedger(t *testing.T, url string, dial func(context.Context, string, string) (net.Conn, error)) fallback.Ledger {
+func openLedger(t *testing.T, url string, dial func(context.Context, string, string) (net.Conn, error)) *fallback.Postgres {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	must(t, err)
@@ -121,7 +121,7 @@ func openLedger(t *testing.T, url string, dial func(context.Context, string, str
 
 // faultyLedger is a real ledger whose answers the test can change.
 type faultyLedger struct {
-	fallback.Ledger
+	*fallback.Postgres
 	mu       sync.Mutex
 	claim    func(fallback.Verdict, error) (fallback.Verdict, error)
 	complete func(fallback.Record, error) (fallback.Record, error)
@@ -151,7 +151,7 @@ func (f *faultyLedger) Claim(ctx context.Context, r fallback.ClaimRequest) (fall
 	if err := f.ask("claim"); err != nil {
 		return fallback.Verdict{}, err
 	}
-	v, err := f.Ledger.Claim(ctx, r)
+	v, err := f.Postgres.Claim(ctx, r)
 	if claim, _, _ := f.hooks(); claim != nil {
 		return claim(v, err)
 	}
@@ -162,21 +162,21 @@ func (f *faultyLedger) Read(ctx context.Context, d fallback.Digest) (fallback.Re
 	if err := f.ask("read"); err != nil {
 		return fallback.Record{}, err
 	}
-	return f.Ledger.Read(ctx, d)
+	return f.Postgres.Read(ctx, d)
 }
 
 func (f *faultyLedger) Renew(ctx context.Context, r fallback.Ref, late bool) (fallback.Grant, error) {
 	if err := f.ask("renew"); err != nil {
 		return fallback.Grant{}, err
 	}
-	return f.Ledger.Renew(ctx, r, late)
+	return f.Postgres.Renew(ctx, r, late)
 }
 
 func (f *faultyLedger) Complete(ctx context.Context, c fallback.Completion) (fallback.Record, error) {
 	if err := f.ask("complete"); err != nil {
 		return fallback.Record{}, err
 	}
-	row, err := f.Ledger.Complete(ctx, c)
+	row, err := f.Postgres.Complete(ctx, c)
 	if _, complete, _ := f.hooks(); complete != nil {
 		return complete(row, err)
 	}

@@ -19,8 +19,22 @@ import (
 // replayed, or, while Result.Outcome is zero, an *Error that matches one of the
 // sentinels: then this call has not started the handler.
 func (e *Engine) Do(ctx context.Context, req Request, fn Handler) (Result, error) {
+	if fn == nil {
+		return Result{}, describe(&Error{Kind: ErrInvalid, Err: errors.New("the handler is nil")}, "do", req.Key(), "")
+	}
+	return e.do(ctx, req, fn)
+}
+
+// A performer does the work of a claim that is ours.
+type performer interface {
+	perform(ctx context.Context, r *run) (Response, error)
+}
+
+func (fn Handler) perform(ctx context.Context, r *run) (Response, error) { return fn(ctx, r.ex) }
+
+func (e *Engine) do(ctx context.Context, req Request, work performer) (Result, error) {
 	began := time.Now()
-	c, err := e.newCall(ctx, req, fn)
+	c, err := e.newCall(ctx, req, work)
 	if err != nil {
 		return Result{}, c.error(err)
 	}
@@ -54,16 +68,16 @@ type call struct {
 	policy Policy
 	key    fallback.Key
 	digest fallback.Digest
-	fn     Handler
+	work   performer
 	until  time.Time // when the call stops waiting; zero: with its context
 	flight *flight   // that this call leads; nil: it leads none
 	tries  int       // claims that came too late
 	route  observe.Route
 }
 
-func (e *Engine) newCall(ctx context.Context, req Request, fn Handler) (*call, error) {
+func (e *Engine) newCall(ctx context.Context, req Request, work performer) (*call, error) {
 	key := req.Key().in(doNamespace)
-	c := &call{engine: e, req: req, policy: e.cfg.Policy, key: key, digest: key.Digest(), fn: fn}
+	c := &call{engine: e, req: req, policy: e.cfg.Policy, key: key, digest: key.Digest(), work: work}
 	if req.Policy != nil {
 		c.policy = req.Policy.withDefaults()
 		if err := c.policy.Validate(); err != nil {
@@ -73,8 +87,6 @@ func (e *Engine) newCall(ctx context.Context, req Request, fn Handler) (*call, e
 	switch {
 	case req.ID == "":
 		return c, &Error{Kind: ErrInvalid, Err: errors.New("Request.ID is empty")}
-	case fn == nil:
-		return c, &Error{Kind: ErrInvalid, Err: errors.New("the handler is nil")}
 	case runsIn(ctx, e, c.digest):
 		return c, &Error{Kind: ErrInProgress, Err: errors.New("this context belongs to the handler of the same key")}
 	}

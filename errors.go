@@ -40,6 +40,9 @@ var (
 	ErrExpired = errors.New("key expired")
 	// ErrInvalid: the request cannot be used as it is. Nothing was started.
 	ErrInvalid = errors.New("invalid request")
+	// ErrNotErased: the ledger has forgotten a response that some node of the
+	// cache may still hold.
+	ErrNotErased = errors.New("not erased everywhere")
 	// ErrClosed: the engine was closed.
 	ErrClosed = errors.New("engine closed")
 )
@@ -111,7 +114,7 @@ func describe(err error, op string, key Key, route observe.Route) error {
 func isSentinel(err error) bool {
 	switch err {
 	case ErrInProgress, ErrMismatch, ErrUnknownOutcome, ErrClaimLost, ErrMaxProcessing, ErrLedgerUnavailable,
-		ErrNotReplayable, ErrOverloaded, ErrExpired, ErrInvalid, ErrClosed:
+		ErrNotReplayable, ErrOverloaded, ErrExpired, ErrInvalid, ErrNotErased, ErrClosed:
 		return true
 	}
 	return false

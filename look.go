@@ -231,7 +231,7 @@ func (e *Engine) act(ctx context.Context, c *call, s sight) (v verdict, changed 
 	case lapse:
 		return e.lapse(ctx, c, &s.row)
 	case unknown:
-		return verdict{shared: true, err: unknownError(&s.row)}, nil
+		return e.recover(ctx, c, &s.row)
 	case expired:
 		return verdict{shared: true, err: ErrExpired}, nil
 	case inDoubt:

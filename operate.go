@@ -78,21 +78,30 @@ func (e *Engine) resolve(ctx context.Context, key Key, r Resolution) error {
 		return &Error{Kind: ErrInvalid, Err: fmt.Errorf("the row has fence %d, not %d: look at it again", row.Fence, r.Fence)}
 	}
 	dec := fallback.Decision{Digest: row.Digest, Fence: row.Fence, State: fallback.Released, Force: r.Force, Who: r.Who, Why: r.Why}
-	if r.Response != nil {
-		p := payload.Response{Status: r.Response.Status, Header: r.Response.Header, Body: r.Response.Body}
-		if dec.Response, err = e.codec.Encode(nil, &p, row.Digest[:]); err != nil {
-			return &Error{Kind: ErrInvalid, Err: err}
-		}
-		dec.State, dec.Status = fallback.Completed, r.Response.Status
-	}
-	_, err = e.ledger.Decide(ctx, dec)
+	err = e.decideUnknown(ctx, dec, r.Response)
 	switch {
 	case errors.Is(err, fallback.ErrRefused):
 		return &Error{Kind: ErrInvalid, Err: err, Hint: "the row has changed, or it is too early to release it: look at it again, or force it"}
-	case err != nil:
+	case err != nil && !errors.Is(err, ErrInvalid):
 		return ledgerError(ctx, err)
 	}
-	return nil
+	return err
+}
+
+// decideUnknown records the decision on an unknown row; a response completes
+// it, none releases it.
+func (e *Engine) decideUnknown(ctx context.Context, dec fallback.Decision, resp *Response) (err error) {
+	if resp != nil {
+		p := payload.Response{Status: resp.Status, Header: resp.Header, Body: resp.Body}
+		if dec.Response, err = e.codec.Encode(nil, &p, dec.Digest[:]); err != nil {
+			return &Error{Kind: ErrInvalid, Err: err}
+		}
+		dec.State, dec.Status = fallback.Completed, resp.Status
+	}
+	if _, err = e.ledger.Decide(ctx, dec); err == nil {
+		e.wake(dec.Digest)
+	}
+	return err
 }
 
 // unknownRow reads the row and marks it as unknown if its claim has lapsed.
@@ -110,4 +119,36 @@ func (e *Engine) unknownRow(ctx context.Context, d fallback.Digest) (fallback.Re
 		return row, &Error{Kind: ErrInvalid, Err: fmt.Errorf("the key is %v, not unknown", row.State)}
 	}
 	return row, nil
+}
+
+// An Operator is who erases a key and why; both are recorded.
+type Operator struct{ Who, Why string }
+
+// Forget erases the response of a completed key everywhere: in the ledger, on
+// every node of the cache and, within 30 s, in every process. Duplicates get
+// ErrNotReplayable until the retention is over; the handler does not run
+// again. A key that is not completed matches ErrInvalid. When a node of the
+// cache has not answered, the error lists it and matches ErrNotErased: the
+// ledger has forgotten, and Forget may be called again.
+func (e *Engine) Forget(ctx context.Context, key Key, by ...Operator) error {
+	return describe(e.forget(ctx, key, by), "forget", key, "")
+}
+
+func (e *Engine) forget(ctx context.Context, key Key, by []Operator) error {
+	op := Operator{Who: e.cfg.Owner, Why: "Engine.Forget"}
+	if len(by) > 0 {
+		op = by[0]
+	}
+	d := key.in(doNamespace).Digest()
+	row, err := e.ledger.Forget(ctx, d, op.Who, op.Why)
+	switch {
+	case errors.Is(err, fallback.ErrRefused):
+		return &Error{Kind: ErrInvalid, Err: err, Hint: "only completed keys can be forgotten"}
+	case err != nil:
+		return ledgerError(ctx, err)
+	}
+	if err := e.erase(ctx, &row); err != nil {
+		return &Error{Kind: ErrNotErased, Err: err, Hint: "the ledger has forgotten it; call again when the nodes answer"}
+	}
+	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/internal/problems"
 )
@@ -89,6 +91,13 @@ type Policy struct {
 	// CancelOnLost cancels the handler's context under Hold as soon as its
 	// lease could not be renewed in time, and not only at MaxProcessing.
 	CancelOnLost bool
+	// Recover decides keys whose outcome is unknown (R17). A duplicate that
+	// finds one calls it, once the dead owner's time is over (MaxProcessing
+	// and a margin after its claim), and then goes by its decision.
+	// Defaults to none: an operator decides.
+	Recover Recover
+	// Tx are the options of DoTx's transactions. Defaults to READ COMMITTED.
+	Tx pgx.TxOptions
 	// FailOpen runs the handler unprotected, at least once and unrecorded,
 	// when the ledger cannot be reached. Off by default; think twice.
 	FailOpen bool

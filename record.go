@@ -1,6 +1,7 @@
 package redfence
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -14,7 +15,7 @@ import (
 // replay gives the response that a row or a cached record holds.
 func (e *Engine) replay(c *call, row *fallback.Record) verdict {
 	if row.State == fallback.Tombstone {
-		return verdict{shared: true, err: &Error{Kind: ErrNotReplayable, Err: fmt.Errorf("status %d: %s", row.Status, row.Reason)}}
+		return verdict{shared: true, err: notReplayable(row.Status, row.Reason)}
 	}
 	p, err := e.codec.Decode(row.Response, c.digest[:])
 	if err != nil {
@@ -29,6 +30,10 @@ func (e *Engine) replay(c *call, row *fallback.Record) verdict {
 	return v
 }
 
+func notReplayable(status int, reason string) error {
+	return &Error{Kind: ErrNotReplayable, Err: fmt.Errorf("status %d: %s", status, reason)}
+}
+
 // recovered is a replay from the ledger after the cache had missed it (R7).
 func (e *Engine) recovered(c *call, row *fallback.Record) verdict {
 	if c.route == observe.Primary {
@@ -40,7 +45,7 @@ func (e *Engine) recovered(c *call, row *fallback.Record) verdict {
 
 // put gives a committed terminal record to the cache (R12).
 func (e *Engine) put(c *call, row *fallback.Record) {
-	if failpoint.Hit(e.background.ctx, "before-cache-put") != nil {
+	if row.State != fallback.Completed && row.State != fallback.Tombstone || failpoint.Hit(e.background.ctx, "before-cache-put") != nil {
 		return
 	}
 	kind, content := cache.Completed, row.Response
@@ -81,4 +86,9 @@ func decodeResponse(codec *payload.Codec, row *fallback.Record) (Response, error
 		return Response{}, &StoredError{Text: p.Err}
 	}
 	return Response{Status: p.Status, Header: p.Header, Body: p.Body}, nil
+}
+
+// erase takes the response of a forgotten key out of the cache.
+func (e *Engine) erase(ctx context.Context, row *fallback.Record) error {
+	return nil
 }

@@ -27,7 +27,7 @@ func (e *Engine) execute(ctx context.Context, c *call, lease lock.Lease, over *f
 	hctx, cancel := context.WithCancelCause(withRunning(ctx, e, c.digest))
 	defer cancel(nil)
 	r.cancel = cancel
-	r.ex = &Execution{key: c.req.Key(), lost: make(chan struct{})}
+	r.ex = &Execution{key: c.req.Key(), lost: make(chan struct{}), run: r}
 	act := r.drive(ctx, claim.Event{Kind: claim.Begin})
 	if act.Has(claim.Watch) {
 		act = r.drive(ctx, claim.Event{Kind: claim.Start, Now: time.Now(), CallerGone: ctx.Err() != nil})
@@ -83,9 +83,12 @@ func (r *run) run(ctx, hctx context.Context) verdict {
 	}()
 	resp, err := r.callHandler(hctx)
 	returned = true
-	outcome := r.outcome(&resp, err)
-	act := r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: outcome})
-	v := r.verdict(act, outcome, resp, err)
+	if errors.Is(err, errInDoubt) {
+		r.drive(ctx, claim.Event{Kind: claim.Left})
+		return verdict{err: &Error{Kind: ErrUnknownOutcome, Err: err, Hint: "a later call reads what became of it"}}
+	}
+	act := r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: r.outcome(&resp, err)})
+	v := r.verdict(act, resp, err)
 	r.handOver(act)
 	return v
 }
@@ -94,7 +97,7 @@ func (r *run) callHandler(ctx context.Context) (Response, error) {
 	if err := failpoint.Hit(ctx, "before-effect"); err != nil {
 		return Response{}, err
 	}
-	resp, err := r.call.fn(ctx, r.ex)
+	resp, err := r.call.work.perform(ctx, r)
 	if hit := failpoint.Hit(ctx, "after-effect"); hit != nil {
 		return resp, hit
 	}
@@ -120,6 +123,12 @@ func unrecorded(means OnError) claim.Outcome {
 
 // outcome says what the ledger is to record of what the handler returned.
 func (r *run) outcome(resp *Response, err error) claim.Outcome {
+	switch s := r.snapshot(); {
+	case s.Streams || s.Forgone: // said before the response left
+		return claim.Bury
+	case r.committed:
+		return claim.Complete
+	}
 	p := payload.Response{Status: resp.Status, Header: resp.Header, Body: resp.Body}
 	if err != nil {
 		var means OnError
@@ -135,8 +144,9 @@ func (r *run) outcome(resp *Response, err error) claim.Outcome {
 		r.reason = capText("the response cannot be encoded: " + err.Error())
 		return claim.Abandon
 	case len(record) > r.engine.cfg.MaxResponse:
+		r.status, r.size = resp.Status, len(record)
 		r.reason = fmt.Sprintf("the response has %d bytes encoded, more than MaxResponse %d", len(record), r.engine.cfg.MaxResponse)
-		return claim.Abandon
+		return claim.Bury
 	}
 	r.record, r.status = record, resp.Status
 	return claim.Complete
@@ -152,13 +162,11 @@ func capText(s string) string {
 }
 
 // verdict is what this call returns and what its followers share.
-func (r *run) verdict(act claim.Action, outcome claim.Outcome, resp Response, err error) verdict {
+func (r *run) verdict(act claim.Action, resp Response, err error) verdict {
 	v := verdict{shared: true, err: err, res: Result{
 		Outcome: Executed, Response: resp, Fence: r.ex.fence, Durable: act.Has(claim.Durable),
 	}}
-	if stored := outcome == claim.Complete && err != nil; stored {
-		v.toFollowers = &StoredError{Text: err.Error()}
-	}
+	outcome := r.snapshot().Outcome
 	switch {
 	case act.Has(claim.Durable):
 		r.engine.put(r.call, &r.row)
@@ -171,8 +179,19 @@ func (r *run) verdict(act claim.Action, outcome claim.Outcome, resp Response, er
 	case outcome == claim.Abandon:
 		r.engine.cfg.Observer.Observe(observe.OutcomeUnknown{Key: r.call.ref(), Fence: r.ex.fence, Reason: r.reason})
 		v.toFollowers = &Error{Kind: ErrUnknownOutcome, Err: errors.New(r.reason)}
+	case outcome == claim.Bury:
+		v.toFollowers = notReplayable(r.status, r.reason)
+		if r.row.State == fallback.Tombstone {
+			r.engine.put(r.call, &r.row)
+		}
 	default: // released: one of the followers becomes the claimer
 		v.shared = false
+		if errors.As(err, new(*txError)) { // the function did not even run
+			v.res, v.err = Result{}, ledgerError(context.Background(), err)
+		}
+	}
+	if stored := outcome == claim.Complete && err != nil; stored {
+		v.toFollowers = &StoredError{Text: err.Error()}
 	}
 	return v
 }
@@ -191,7 +210,7 @@ func (e *Engine) failOpen(ctx context.Context, c *call, cause error) (verdict, *
 	ex := &Execution{key: c.req.Key(), attempt: 1, lost: make(chan struct{})}
 	hctx, cancel := context.WithTimeoutCause(withRunning(ctx, e, c.digest), c.policy.MaxProcessing, ErrMaxProcessing)
 	defer cancel()
-	resp, err := c.fn(hctx, ex)
+	resp, err := c.work.perform(hctx, &run{engine: e, call: c, ex: ex})
 	return verdict{err: err, res: Result{Outcome: Unrecorded, Response: resp}}, nil
 }
 

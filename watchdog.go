@@ -19,7 +19,9 @@ type watchdog struct {
 }
 
 func (w *watchdog) start(r *run) {
-	w.renewal = time.AfterFunc(r.renewEvery(), r.renew)
+	if r.renews {
+		w.renewal = time.AfterFunc(r.renewEvery(), r.renew)
+	}
 	w.deadline = time.AfterFunc(time.Until(r.state.NextTick()), r.tick)
 }
 
@@ -76,12 +78,12 @@ func (r *run) renew() {
 // renewNow renews the lease once.
 func (r *run) renewNow(ctx context.Context) error {
 	r.mu.Lock()
-	ref, late, stopped := r.ref(), r.state.Phase == claim.Late, r.watch.stopped
+	s, stopped := r.state, r.watch.stopped
 	r.mu.Unlock()
 	if stopped {
 		return fallback.ErrRefused
 	}
-	g, err := r.engine.ledger.Renew(ctx, ref, late)
+	g, err := r.engine.ledger.Renew(ctx, r.ref(s), s.Phase == claim.Late)
 	switch {
 	case err == nil:
 		r.step(claim.Event{Kind: claim.Renewed, Grant: stepGrant(&g)})

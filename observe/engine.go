@@ -31,8 +31,8 @@ type DoFinished struct {
 	Durable bool
 	Took    time.Duration
 	// Err is what the caller got. Its text may quote the key or come from the
-	// handler: Slog leaves it out.
-	Err error
+	// handler.
+	Err error `slog:"-"`
 }
 
 // Name implements Event.
@@ -109,9 +109,10 @@ func (NotDurable) Name() string { return "not_durable" }
 
 // OutcomeUnknown says that a key entered the state unknown.
 type OutcomeUnknown struct {
-	Key    Ref
-	Fence  int64
-	Reason string
+	Key   Ref
+	Fence int64
+	// Reason is the engine's word; what follows a colon is the handler's.
+	Reason string `slog:"head"`
 }
 
 // Name implements Event.
@@ -148,7 +149,8 @@ type RecoveryAsked struct {
 	Fence int64
 	// Decided: the hook knew what had happened, and the row says so now.
 	Decided bool
-	Err     error
+	// Err is the hook's.
+	Err error `slog:"-"`
 }
 
 // Name implements Event.

@@ -42,7 +42,14 @@ const (
 	Complete         // a response
 	Release          // nothing happened, or nothing was started
 	Abandon          // nobody knows: the row becomes unknown
+	Bury             // a response that cannot be replayed: a tombstone
+	Close            // the same if the row says that it streams, else nothing
 )
+
+var outcomeNames = [...]string{"none", "completed", "released", "unknown", "tombstone", "closed"}
+
+// String returns what the row is after the outcome was recorded.
+func (o Outcome) String() string { return outcomeNames[o] }
 
 // Kind is what happened.
 type Kind uint8
@@ -58,7 +65,10 @@ const (
 	NotOurs           // a re-read sent after the claim's not-after shows that the row is not under its token
 	GiveUp            // the caller will not wait for certainty
 	Start             // the handler may start [Now, CallerGone]
+	Streamed          // the row says that an unrecordable response leaves [Grant]
+	NotStreamed       // whether the row says so is not known
 	Returned          // the handler has returned or panicked [Outcome]
+	Left              // a transaction's COMMIT is in doubt: the row will tell (R15)
 	Renewed           // the ledger renewed the lease [Grant]
 	RenewRefused      // the ledger refused to: the row is not processing under this claim
 	Tick              // a timer fired [Now]
@@ -128,6 +138,8 @@ type State struct {
 	Started bool // one way: set before the handler is called, never cleared
 	Lost    bool // the deadline has passed, or the ledger refused a renewal
 	Capped  bool // MaxProcessing has passed
+	Streams bool // the first byte of an unrecordable response may have left
+	Forgone bool // it may not: nothing has left, and the row may be taken over
 }
 
 // NextTick returns when the owner's timer must fire: at the deadline, or at

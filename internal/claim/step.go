@@ -26,10 +26,7 @@ func Step(s State, e Event) (State, Action) {
 			return start(s, e)
 		}
 	case Running:
-		if e.Kind == Returned {
-			s.Phase, s.Outcome = Settling, e.Outcome
-			return s, SendOutcome
-		}
+		return run(s, e)
 	case Settling:
 		return settling(s, e)
 	case Late:
@@ -100,6 +97,33 @@ func start(s State, e Event) (State, Action) {
 	}
 	s.Phase, s.Started = Running, true
 	return s, StartRun
+}
+
+func run(s State, e Event) (State, Action) {
+	switch e.Kind {
+	case Streamed: // from now on nobody can take it over
+		s.Streams, s.Retry = true, false
+		return renewed(s, e.Grant), 0
+	case NotStreamed:
+		if s.Retry { // R3: nothing leaves, and the row lapses unless the write has landed
+			s.Forgone = true
+			return s, Unwatch
+		}
+		s.Streams = true
+	case Returned:
+		s.Phase, s.Outcome = Settling, e.Outcome
+		switch {
+		case s.Streams:
+			s.Outcome = Bury
+		case s.Forgone:
+			s.Outcome = Close
+		}
+		return s, SendOutcome
+	case Left:
+		s.Phase = Over
+		return s, Unwatch
+	}
+	return s, 0
 }
 
 // renewed moves the deadline, and only forward: answers may overtake each

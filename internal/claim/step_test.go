@@ -67,6 +67,11 @@ func TestSteps(t *testing.T) {
 		{"under Hold it cancels by choice", Terms{CancelOnLost: true}, run, Event{Kind: Tick, Now: at(time.Second)}, Running, WarnLost | CancelLost},
 		{"under Retry it cancels and renews no more", Terms{Retry: true}, run, Event{Kind: Tick, Now: at(time.Second)}, Running, WarnLost | CancelLost | Unwatch},
 		{"an early tick changes nothing", Terms{Retry: true}, run, Event{Kind: Tick, Now: at(time.Second - 1)}, Running, 0},
+		{"what streams becomes a tombstone", Terms{}, append(run[:3:3], Event{Kind: Streamed}), Event{Kind: Returned, Outcome: Complete}, Settling, SendOutcome},
+		{"under Hold it streams though the write may have failed", Terms{}, run, Event{Kind: NotStreamed}, Running, 0},
+		{"under Retry it is left to be taken over", Terms{Retry: true}, run, Event{Kind: NotStreamed}, Running, Unwatch},
+		{"once it streams, a passed deadline warns only", Terms{Retry: true}, append(run[:3:3], Event{Kind: Streamed}), Event{Kind: Tick, Now: at(time.Second)}, Running, WarnLost},
+		{"a COMMIT in doubt is left to the row", Terms{Retry: true}, run, Event{Kind: Left}, Over, Unwatch},
 		{"MaxProcessing cancels", Terms{}, append(run[:3:3], Event{Kind: Tick, Now: at(time.Second)}), Event{Kind: Tick, Now: at(time.Minute)}, Running, CancelMax | Unwatch},
 		{"a refused renewal warns under Hold", Terms{}, run, Event{Kind: RenewRefused}, Running, WarnLost | Unwatch},
 		{"a refused renewal cancels under Retry", Terms{Retry: true}, run, Event{Kind: RenewRefused}, Running, WarnLost | CancelLost | Unwatch},
@@ -79,6 +84,19 @@ func TestSteps(t *testing.T) {
 				t.Errorf("phase %v, actions %b; want %v, %b", s.Phase, act, tt.phase, tt.act)
 			}
 		})
+	}
+}
+
+func TestStreamDecidesTheOutcome(t *testing.T) {
+	for _, tt := range []struct {
+		retry bool
+		kind  Kind
+		want  Outcome
+	}{{false, Streamed, Bury}, {true, Streamed, Bury}, {false, NotStreamed, Bury}, {true, NotStreamed, Close}} {
+		s, _ := walk(t, running(t, Terms{Retry: tt.retry}), Event{Kind: tt.kind, Grant: grant(time.Second)}, Event{Kind: Returned, Outcome: Release})
+		if s.Outcome != tt.want {
+			t.Errorf("retry %v, event %d: outcome %d, want %d", tt.retry, tt.kind, s.Outcome, tt.want)
+		}
 	}
 }
 
@@ -120,7 +138,7 @@ func TestLife(t *testing.T) {
 			e := Event{
 				Kind:       Kind(rapid.IntRange(int(Begin), int(Closing)).Draw(t, "kind")),
 				Now:        at(now),
-				Outcome:    Outcome(rapid.IntRange(int(Complete), int(Abandon)).Draw(t, "outcome")),
+				Outcome:    Outcome(rapid.IntRange(int(Complete), int(Bury)).Draw(t, "outcome")),
 				CallerGone: rapid.Bool().Draw(t, "gone"),
 				Grant:      Grant{Deadline: at(now + time.Duration(rapid.IntRange(0, 2000).Draw(t, "lease"))*time.Millisecond), Cap: at(10 * time.Second)},
 			}
@@ -161,13 +179,15 @@ func (m *monitor) check(t *rapid.T, s State, e Event, next State, act Action) {
 		t.Fatal("durable without the ledger's word")
 	case act.Has(Put) && (e.Kind != Confirmed || next.Outcome != Complete):
 		t.Fatal("cached without the ledger's word")
+	case next.Streams && next.Outcome != None && next.Outcome != Bury:
+		t.Fatal("a response whose first byte may have left was not buried")
 	case act.Has(CancelLost) && !s.Retry && !s.CancelOnLost:
 		t.Fatal("cancelled under Hold")
 	case act.Has(SendOutcome) && next.Outcome == None:
 		t.Fatal("nothing to record")
 	case next.Started && next.Outcome != s.Outcome && e.Kind != Returned:
 		t.Fatal("the outcome of a started handler is the handler's to give")
-	case e.Kind != Renewed && e.Kind != Granted && next.Grant != s.Grant:
+	case e.Kind != Renewed && e.Kind != Granted && e.Kind != Streamed && next.Grant != s.Grant:
 		t.Fatal("something but the ledger moved the deadline")
 	case act.Has(SendClaim | Reread), act.Has(SendClaim | SendOutcome), act.Has(Reread | SendOutcome):
 		t.Fatal("more than one call")
