@@ -13,7 +13,8 @@ import (
 )
 
 // agree connects to every node and reports those that were begun with another
-// MaxTTL. Nodes that do not answer are asked when they come back.
+// MaxTTL, and servers that are listed twice. Nodes that do not answer are asked
+// when they come back.
 func (g *guard) agree(ctx context.Context) error {
 	errs := make([]error, len(g.nodes))
 	var all sync.WaitGroup
@@ -23,9 +24,9 @@ func (g *guard) agree(ctx context.Context) error {
 	all.Wait()
 	var list problems.List
 	for i, err := range errs {
-		var other *maxTTLError
-		if errors.As(err, &other) {
-			list.AddErr(NodeError{Node: g.nodes[i].Addr(), Index: i, Err: other})
+		var setup *setupError
+		if errors.As(err, &setup) {
+			list.AddErr(NodeError{Node: g.nodes[i].Addr(), Index: i, Err: setup})
 		}
 	}
 	return list.Err()

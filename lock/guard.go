@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ type guard struct {
 	maxTTL   time.Duration
 	nodes    []*node.Node
 	observer observe.Observer
+	mu       sync.Mutex // orders claims
 	standing []standing
 	// top is the largest counter seen on any node.
 	top atomic.Int64
@@ -100,21 +102,31 @@ func (g *guard) hello(ctx context.Context, n *node.Node, conn *redis.Conn) error
 		return err
 	}
 	i := n.Index()
-	for other := range g.standing {
-		if other != i && g.run(other) == run {
-			return fmt.Errorf("the same server as node %d, which must not vote twice; list every server once", other)
-		}
+	if err := g.claim(i, run); err != nil {
+		return err
 	}
-	g.standing[i].run.Store(&run)
 	g.read(i, unknownMarker)
 	answer, err := conn.Eval(ctx, standingSource, []string{markerKey, counterKey}, run, g.maxTTL.Milliseconds()).Result()
 	if err != nil {
 		return err
 	}
-	var other *maxTTLError
-	if _, err := g.judge(i, answer, false); errors.As(err, &other) {
+	var setup *setupError
+	if _, err := g.judge(i, answer, false); errors.As(err, &setup) {
 		return err
 	}
+	return nil
+}
+
+// claim records which server a node is, unless another node is the same one.
+func (g *guard) claim(i int, run string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for other := range g.standing {
+		if other != i && g.run(other) == run {
+			return &setupError{fmt.Sprintf("the same server as node %d, which must not vote twice; list every server once", other)}
+		}
+	}
+	g.standing[i].run.Store(&run)
 	return nil
 }
 
@@ -131,13 +143,15 @@ func runID(ctx context.Context, conn redis.Cmdable) (string, error) {
 	return "", errors.New("INFO server shows no run_id: is there a proxy between? A guarded node needs a direct connection")
 }
 
-// maxTTLError: this locker and the deployment disagree about the constant that
-// the guard depends on.
-type maxTTLError struct{ ours, theirs time.Duration }
+// setupError: the deployment is not what this locker takes it for. A node that
+// shows it is not used, and New refuses.
+type setupError struct{ text string }
 
-func (e *maxTTLError) Error() string {
-	return fmt.Sprintf("MaxTTL: %v here, %v on the node; it is one constant per deployment: "+
-		"give every locker the same, or remove %s on each node while no lock is held", e.ours, e.theirs, markerKey)
+func (e *setupError) Error() string { return e.text }
+
+func otherMaxTTL(ours, theirs time.Duration) error {
+	return &setupError{fmt.Sprintf("MaxTTL: %v here, %v on the node; it is one constant per deployment: "+
+		"give every locker the same, or remove %s on each node while no lock is held", ours, theirs, markerKey)}
 }
 
 // judge reads the answer of standing.lua. A nil error means that the node
@@ -154,7 +168,7 @@ func (g *guard) judge(i int, answer any, help bool) (counter int64, err error) {
 		return counter, nil
 	case "max":
 		ms, _ := strconv.ParseInt(detail, 10, 64)
-		return 0, &maxTTLError{ours: g.maxTTL, theirs: time.Duration(ms) * time.Millisecond}
+		return 0, otherMaxTTL(g.maxTTL, time.Duration(ms)*time.Millisecond)
 	}
 	g.read(i, unknownMarker)
 	ms, _ := strconv.ParseInt(detail, 10, 64)
