@@ -19,6 +19,7 @@ type Memory struct {
 	seq    int64 // the fence drawn last
 	audits []Audit
 	nodes  NodeSet
+	keep   bool // tests: sweep nothing
 	closed bool
 }
 
