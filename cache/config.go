@@ -13,6 +13,13 @@ type Config struct {
 	// TTL bounds how long Redis keeps a record, whatever its retention. It
 	// only frees memory. Defaults to 24 h.
 	TTL time.Duration
+	// NearBytes bounds the near cache: records that this process has seen last
+	// and answers by itself, each for at most 30 s. 0: none.
+	NearBytes int64
+	// MaxBytes stops puts at a node whose used_memory has reached it. Puts
+	// stop at 60 % of a node's maxmemory in any case, so that locks always
+	// fit. Read every 5 s. Defaults to no bound of its own.
+	MaxBytes int64
 	// Keys authenticates records. Defaults to none.
 	Keys Keys
 	// NodeTimeout is the deadline of one command at one node. Used by New
@@ -42,5 +49,11 @@ func (c Config) withDefaults() Config {
 func (c Config) check(list *problems.List) {
 	if c.TTL < time.Millisecond {
 		list.Add("TTL: %v; at least 1 ms", c.TTL)
+	}
+	if c.NearBytes < 0 {
+		list.Add("NearBytes: %d is negative", c.NearBytes)
+	}
+	if c.MaxBytes < 0 {
+		list.Add("MaxBytes: %d is negative", c.MaxBytes)
 	}
 }

@@ -2,10 +2,8 @@ package cache
 
 import (
 	"context"
-	_ "embed"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,17 +13,15 @@ import (
 	"github.com/redfence/redfence/observe"
 )
 
-//go:embed scripts/put.lua
-var putSource string
-
-var putScript = node.NewScript("cache put", putSource)
-
 // A Cache keeps the records of completed keys on every node of a set. It is
 // safe for concurrent use.
 type Cache struct {
-	cfg   Config
-	nodes []*node.Node
-	own   *node.Set // closed by Close; nil: the caller's
+	cfg    Config
+	nodes  []*node.Node
+	bounds []bound // one per node
+	near   *near
+	large  senders
+	own    *node.Set // closed by Close; nil: the caller's
 }
 
 // New returns a cache on nodes of its own. It connects to nothing; Close ends
@@ -45,7 +41,9 @@ func New(clients []redis.UniversalClient, cfg Config) (*Cache, error) {
 		}
 		return nil, err
 	}
-	return &Cache{cfg: cfg, nodes: set.Nodes(), own: set}, nil
+	c := newOn(set, cfg)
+	c.own = set
+	return c, nil
 }
 
 // NewOn returns a cache on a set of nodes that others use as well. The set
@@ -57,11 +55,24 @@ func NewOn(set *node.Set, cfg Config) (*Cache, error) {
 	if err := list.Err(); err != nil {
 		return nil, err
 	}
-	return &Cache{cfg: cfg, nodes: set.Nodes()}, nil
+	return newOn(set, cfg), nil
 }
 
-// Close ends what New has started. Puts in flight may be lost.
+func newOn(set *node.Set, cfg Config) *Cache {
+	c := &Cache{
+		cfg: cfg, nodes: set.Nodes(), bounds: make([]bound, len(set.Nodes())), near: newNear(cfg.NearBytes),
+		large: senders{slots: make(chan struct{}, largeAtOnce)},
+	}
+	for i, n := range c.nodes {
+		c.bounds[i].node, c.bounds[i].max = n, cfg.MaxBytes
+	}
+	return c
+}
+
+// Close waits for large puts in flight and ends what New has started. Other
+// puts may be lost.
 func (c *Cache) Close() {
+	c.large.running.Wait()
 	if c.own != nil {
 		c.own.Close()
 	}
@@ -103,21 +114,35 @@ func (c *Cache) Get(ctx context.Context, digest [32]byte, clock Clock) (Record, 
 	if !ok {
 		return Record{}, NoClock
 	}
+	if record, found := c.near.get(digest); found {
+		if result := judge(&record, now, margin); result != Expired {
+			return record, result
+		}
+	}
 	worst := Failed
 	for _, n := range c.candidates(digest) {
 		record, result := c.ask(ctx, n, digest)
-		if result == Hit && expired(&record, now, margin) {
-			result = Expired
-		}
-		if result == Hit && record.Kind == Forgotten {
-			result = Erased
+		if result == Hit {
+			result = judge(&record, now, margin)
 		}
 		if result == Hit || result == Erased {
+			c.near.put(record)
 			return record, result
 		}
 		worst = tell(worst, result)
 	}
 	return Record{}, worst
+}
+
+// judge says what a record that verifies is good for.
+func judge(r *Record, now time.Time, margin time.Duration) Result {
+	switch {
+	case expired(r, now, margin):
+		return Expired
+	case r.Kind == Forgotten:
+		return Erased
+	}
+	return Hit
 }
 
 // tell picks the miss that says more about two nodes.
@@ -152,12 +177,11 @@ func (c *Cache) candidates(digest [32]byte) []*node.Node {
 }
 
 func (c *Cache) ask(ctx context.Context, n *node.Node, digest [32]byte) (Record, Result) {
-	value, err := n.Do(ctx, "get", keyOf(digest))
+	text, err := c.read(ctx, n, keyOf(digest))
 	if err != nil {
 		return Record{}, Failed
 	}
-	text, ok := value.(string)
-	if !ok {
+	if text == "" {
 		return Record{}, Absent
 	}
 	record, err := decode([]byte(text), digest, c.cfg.Keys)
@@ -168,6 +192,29 @@ func (c *Cache) ask(ctx context.Context, n *node.Node, digest [32]byte) (Record,
 	return record, Hit
 }
 
+// read gets a record through the shared pipeline if it is small, which most
+// are, and else by itself on a connection of the client's pool.
+func (c *Cache) read(ctx context.Context, n *node.Node, key string) (string, error) {
+	value, err := n.Do(ctx, "getrange", key, 0, large)
+	if err != nil {
+		return "", err
+	}
+	text, _ := value.(string)
+	if len(text) <= large {
+		return text, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, largeTimeout(n, maxRecord))
+	defer cancel()
+	text, err = n.Client().Get(ctx, key).Result()
+	if err == redis.Nil { // it went away in between
+		return "", nil
+	}
+	return text, err
+}
+
+// maxRecord is about the largest record that is cached, for time-outs only.
+const maxRecord = 1 << 20
+
 // keyOf is the record's key in Redis: rf1:{<digest>}:c. The version of the
 // layout is part of the name; the braces keep a key's keys on one shard.
 func keyOf(digest [32]byte) string {
@@ -175,53 +222,4 @@ func keyOf(digest [32]byte) string {
 	b = append(b, "rf1:{"...)
 	b = hex.AppendEncode(b, digest[:])
 	return string(append(b, "}:c"...))
-}
-
-// Put stores a record on every node, in the background: it queues one command
-// per node and returns. now is the ledger's clock as the caller knows it.
-// Records that are expired by it are not stored.
-func (c *Cache) Put(r Record, now time.Time) {
-	ttl := c.ttl(r.ExpiresAt, now)
-	if ttl < time.Millisecond {
-		return
-	}
-	ref := observe.RefOf(r.Digest[:])
-	encoded, err := r.encode(c.cfg.Keys)
-	if err != nil {
-		c.cfg.Observer.Observe(observe.CachePut{Key: ref, Result: "failed", Err: err})
-		return
-	}
-	args := putScript.Command([]string{keyOf(r.Digest)}, encoded, ttl.Milliseconds())
-	for _, n := range c.nodes {
-		n.Send(&node.Op{Args: args, Script: putScript, To: &put{c: c, n: n, ref: ref}})
-	}
-}
-
-// ttl is how long Redis is to keep a record.
-func (c *Cache) ttl(expiresAt, now time.Time) time.Duration {
-	if expiresAt.IsZero() {
-		return c.cfg.TTL
-	}
-	return min(c.cfg.TTL, expiresAt.Sub(now))
-}
-
-// A put is one node's share of a Put.
-type put struct {
-	c   *Cache
-	n   *node.Node
-	ref observe.Ref
-}
-
-// Reply implements node.Receiver. Stored puts are not told: they are the rule.
-func (p *put) Reply(_ *node.Op, value any, err error) {
-	result := "superseded"
-	switch {
-	case errors.Is(err, node.ErrOverloaded):
-		result = "dropped"
-	case err != nil:
-		result = "failed"
-	case value == int64(1):
-		return
-	}
-	p.c.cfg.Observer.Observe(observe.CachePut{Key: p.ref, Node: p.n.Addr(), Result: result, Err: err})
 }

@@ -214,7 +214,7 @@ func TestI35ForgedRecord(t *testing.T) {
 	flipped[len(flipped)/2] ^= 1
 	for name, record := range map[string][]byte{
 		"without a tag": unsigned, "under another secret": stranger, "of another key": swapped,
-		"bit flipped": flipped, "empty": {}, "garbage": []byte("garbage"), "cut": good[:len(good)-1],
+		"bit flipped": flipped, "garbage": []byte("garbage"), "cut": good[:len(good)-1],
 	} {
 		before := seen.count(isUnverified)
 		if err := servers[0].Client().Set(t.Context(), keyOf(r.Digest), record, 0).Err(); err != nil {
@@ -318,11 +318,11 @@ func TestKeyNameIsFrozen(t *testing.T) {
 }
 
 func TestConfigProblems(t *testing.T) {
-	_, err := New(nil, Config{TTL: -1})
+	_, err := New(nil, Config{TTL: -1, NearBytes: -1, MaxBytes: -1})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, part := range []string{"TTL", "no Redis nodes"} {
+	for _, part := range []string{"TTL", "NearBytes", "MaxBytes", "no Redis nodes"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q lacks %q", err, part)
 		}

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the record's key
 -- ARGV[1]  the record; bytes 4 to 11 are its fence, big endian
--- ARGV[2]  time to live in milliseconds
+-- ARGV[2]  time to live in milliseconds; 0: for ever
 -- returns  1 stored, 0 superseded
 --
 -- Fences are compared in two halves: a Lua number is exact to 2^53 only, and
@@ -21,5 +21,9 @@ if #old == 11 then
     return 0
   end
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if ARGV[2] == '0' then
+  redis.call('SET', KEYS[1], ARGV[1])
+else
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+end
 return 1

@@ -1,0 +1,112 @@
+package cache
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redfence/redfence/internal/node"
+	"github.com/redfence/redfence/observe"
+)
+
+//go:embed scripts/put.lua
+var putSource string
+
+var putScript = node.NewScript("cache put", putSource)
+
+const (
+	// large records do not go through the pipeline that a process shares: they
+	// would hold up its locks.
+	large = 16 << 10
+	// largeAtOnce bounds the large puts in flight per cache.
+	largeAtOnce = 32
+)
+
+var errBusy = errors.New("too many large records are on their way")
+
+// Put stores a record on every node, in the background: it queues one command
+// per node and returns. now is the ledger's clock as the caller knows it.
+// Records that are expired by it are not stored.
+func (c *Cache) Put(r Record, now time.Time) {
+	ttl := c.cfg.TTL
+	if !r.ExpiresAt.IsZero() {
+		ttl = min(ttl, r.ExpiresAt.Sub(now))
+	}
+	if ttl < time.Millisecond {
+		return
+	}
+	ref := observe.RefOf(r.Digest[:])
+	encoded, err := r.encode(c.cfg.Keys)
+	if err != nil {
+		c.cfg.Observer.Observe(observe.CachePut{Key: ref, Result: "failed", Err: err})
+		return
+	}
+	c.near.put(r)
+	args := putScript.Command([]string{keyOf(r.Digest)}, encoded, ttl.Milliseconds())
+	for i, n := range c.nodes {
+		p := &put{c: c, n: n, ref: ref}
+		switch {
+		case !c.bounds[i].room():
+			c.cfg.Observer.Observe(observe.CachePut{Key: ref, Node: n.Addr(), Result: "full"})
+		case len(encoded) > large:
+			c.large.put(p, keyOf(r.Digest), encoded, ttl)
+		default:
+			n.Send(&node.Op{Args: args, Script: putScript, To: p})
+		}
+	}
+}
+
+// A put is one node's share of a Put.
+type put struct {
+	c   *Cache
+	n   *node.Node
+	ref observe.Ref
+}
+
+// Reply implements node.Receiver. Stored puts are not told: they are the rule.
+func (p *put) Reply(_ *node.Op, value any, err error) {
+	result := "superseded"
+	switch {
+	case errors.Is(err, node.ErrOverloaded), errors.Is(err, errBusy):
+		result = "dropped"
+	case err != nil:
+		result = "failed"
+	case value == int64(1):
+		return
+	}
+	p.c.cfg.Observer.Observe(observe.CachePut{Key: p.ref, Node: p.n.Addr(), Result: result, Err: err})
+}
+
+// senders send large records on connections of the client's pool.
+type senders struct {
+	slots   chan struct{}
+	running sync.WaitGroup
+}
+
+func (s *senders) put(p *put, key string, record []byte, ttl time.Duration) {
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		p.Reply(nil, nil, errBusy)
+		return
+	}
+	s.running.Go(func() {
+		defer func() { <-s.slots }()
+		if down := p.n.Down(); down != nil {
+			p.Reply(nil, nil, down)
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), largeTimeout(p.n, len(record)))
+		defer cancel()
+		value, err := p.n.Client().Eval(ctx, putScript.Source(), []string{key}, record, ttl.Milliseconds()).Result()
+		p.Reply(nil, value, err)
+	})
+}
+
+// largeTimeout gives a large record more time than a lock: a second for each
+// 4 MiB on top.
+func largeTimeout(n *node.Node, size int) time.Duration {
+	return n.Timeout() + time.Duration(size)*time.Second/(4<<20)
+}
