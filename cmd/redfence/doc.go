@@ -1,0 +1,18 @@
+// Command redfence puts Redfence in front of services in any language, and
+// looks after a deployment: the schema, the Redis nodes, keys whose outcome is
+// unknown.
+//
+//	redfence serve --demo                      # try it: starts its own servers
+//	redfence serve --upstream http://app:9000  # in front of a service
+//	redfence migrate                           # create or upgrade the ledger
+//	redfence doctor                            # is the deployment as it should be?
+//	redfence status                            # nodes, ledger, route
+//	redfence keys show order-1                 # one key's row
+//	redfence resolve order-1 --release --why … # decide an unknown outcome
+//
+// Every flag has an environment twin, REDFENCE_ and the flag's name. REDIS_URL
+// (a list, separated by commas) and DATABASE_URL are understood as well.
+//
+// Exit codes: 0 all is well; 1 it did not work; 2 the command line or the
+// configuration is wrong.
+package main

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/redfence/redfence/internal/problems"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitInvalid = 2
+)
+
+// cli is the command line.
+type cli struct {
+	Serve   serveCommand   `cmd:"" help:"Put a gateway in front of a service: each request with an idempotency key reaches it once."`
+	Migrate migrateCommand `cmd:"" help:"Create or upgrade the ledger's schema, or print what that takes."`
+	Doctor  doctorCommand  `cmd:"" help:"Check Redis nodes and ledger; each finding comes with the next step."`
+	Status  statusCommand  `cmd:"" help:"Show which nodes answer, whether the ledger does, and the route that follows."`
+	Keys    keysCommand    `cmd:"" help:"Look at keys, or erase their responses."`
+	Resolve resolveCommand `cmd:"" help:"Decide a key whose outcome is unknown."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// app is what commands work with.
+type app struct {
+	ctx    context.Context
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is the program: it returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the program at once.
+	context.AfterFunc(ctx, stop)
+	return runContext(ctx, args, stdout, stderr)
+}
+
+func runContext(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	code := -1
+	parser, err := kong.New(new(cli),
+		kong.Name("redfence"),
+		kong.Description("Redfence makes work happen once."),
+		kong.DefaultEnvars("REDFENCE"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(c int) { code = c }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "redfence:", err)
+		return exitFailed
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, err := parser.Parse(args)
+	if code >= 0 {
+		return code // --help
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "redfence: %v\nrun redfence --help\n", err)
+		return exitInvalid
+	}
+	return report(stderr, command.Run(&app{ctx: ctx, stdout: stdout, stderr: stderr}))
+}
+
+// errInvalid marks what the caller has to change before it can work.
+var errInvalid = errors.New("invalid configuration")
+
+// errFound says that a check has found something and has told it.
+var errFound = errors.New("problems were found")
+
+// invalid makes an error of problems that the caller has to fix; nil when
+// there are none.
+func invalid(list *problems.List) error {
+	if err := list.Err(); err != nil {
+		return &invalidError{err}
+	}
+	return nil
+}
+
+type invalidError struct{ err error }
+
+func (e *invalidError) Error() string   { return e.err.Error() }
+func (e *invalidError) Unwrap() []error { return []error{errInvalid, e.err} }
+
+// report tells each problem on a line of its own.
+func report(stderr io.Writer, err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errFound):
+		return exitFailed
+	}
+	for _, problem := range problems.All(err) {
+		fmt.Fprintln(stderr, "redfence:", problem)
+	}
+	if errors.Is(err, errInvalid) {
+		return exitInvalid
+	}
+	return exitFailed
+}

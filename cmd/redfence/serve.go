@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redfence/redfence"
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/gateway"
+	"github.com/redfence/redfence/internal/node"
+	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/observe"
+)
+
+type serveCommand struct {
+	nodeFlags
+	ledgerFlags
+	Listen   string `default:"127.0.0.1:8080" help:"Address to listen on; a port of 0 takes a free one."`
+	Upstream string `placeholder:"URL" help:"The service behind the gateway."`
+	Demo     bool   `help:"Try it: a built-in service that logs each real execution, the webhook preset, and servers of its own where no URL is given."`
+	EnvFile  string `placeholder:"FILE" help:"Write the addresses of the stores to this file, as assignments for a shell."`
+	Migrate  bool   `help:"Create or upgrade the ledger's schema first (with --demo: always)."`
+
+	Preset       string        `placeholder:"NAME" help:"ietf, stripe or webhook: how outcomes and duplicates are answered. Defaults to ietf, with --demo to webhook."`
+	Methods      []string      `placeholder:"NAME" help:"Methods that are protected. Defaults to POST and PATCH."`
+	Headers      []string      `placeholder:"NAME" help:"Headers that carry the key. Defaults to Idempotency-Key and X-Idempotency-Key."`
+	RequireKey   bool          `help:"Refuse requests without a key."`
+	ScopeHeader  string        `placeholder:"NAME" help:"Header that names the authenticated tenant or user; set by a proxy in front, see --trusted."`
+	Trusted      []string      `placeholder:"CIDR" help:"Networks that the authenticating proxy connects from. Required with --scope-header."`
+	Unscoped     bool          `help:"All callers are one: whoever knows a key gets its response."`
+	Fingerprint  string        `placeholder:"KIND" help:"raw or json: what tells two requests with one key apart. Defaults to raw."`
+	OnAbandoned  string        `placeholder:"WHAT" help:"hold or retry: what happens to a key whose process died. Defaults to the preset's."`
+	Retention    time.Duration `placeholder:"TIME" help:"How long a response is kept. Defaults to 24h."`
+	Lease        time.Duration `placeholder:"TIME" help:"How long a claim stays in force without renewal. Defaults to 10s."`
+	Processing   time.Duration `name:"max-processing" placeholder:"TIME" help:"Longest time of one execution. Defaults to 5m."`
+	Wait         time.Duration `placeholder:"TIME" help:"How long a duplicate waits for the one in flight. Defaults to not at all."`
+	SecretFile   string        `placeholder:"FILE" help:"File with a secret of 16 bytes or more that keys fingerprints and cached records (or REDFENCE_SECRET)."`
+	DrainTimeout time.Duration `default:"30s" help:"How long requests may take to end after SIGTERM."`
+}
+
+// Run serves until a signal ends it.
+func (c serveCommand) Run(a *app) (err error) {
+	if c.Demo {
+		started, err := startDemo(a.ctx, &c, a.stdout)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, started.close()) }()
+	}
+	s, err := c.prepare(a)
+	if err != nil {
+		return err
+	}
+	return s.run(a)
+}
+
+// route is the one route of this command.
+func (c *serveCommand) route() gateway.Route {
+	r := gateway.Route{
+		Upstream: c.Upstream, Methods: c.Methods, Preset: c.Preset, Headers: c.Headers, RequireKey: c.RequireKey,
+		Scope:     gateway.Scope{Unscoped: c.Unscoped, Header: c.ScopeHeader, Trusted: c.Trusted},
+		Retention: c.Retention, Lease: c.Lease, MaxProcessing: c.Processing, Wait: c.Wait,
+		OnAbandoned: c.OnAbandoned, Fingerprint: c.Fingerprint,
+	}
+	if c.Demo {
+		r.Scope = gateway.Scope{Unscoped: c.ScopeHeader == "", Header: c.ScopeHeader, Trusted: c.Trusted}
+		if r.Preset == "" {
+			r.Preset = "webhook"
+		}
+	}
+	return r
+}
+
+// secrets reads the secret; none is fine.
+func (c *serveCommand) secrets(list *problems.List) []redfence.Secret {
+	key := []byte(os.Getenv("REDFENCE_SECRET"))
+	if c.SecretFile != "" {
+		var err error
+		if key, err = os.ReadFile(c.SecretFile); err != nil {
+			list.Add("--secret-file: %w", err)
+			return nil
+		}
+	}
+	if len(key) == 0 {
+		return nil
+	}
+	return []redfence.Secret{{ID: 1, Key: key}}
+}
+
+// prepare checks everything that can be checked, the ledger included, and
+// reports all of it at once. Stores that merely do not answer are no problem
+// of the configuration: serving begins, not ready, and they are tried again.
+func (c *serveCommand) prepare(a *app) (*server, error) {
+	var list problems.List
+	s := &server{command: c, later: new(laterEngine), log: newLogger(a.stderr)}
+	s.nodes = c.clients(&list)
+	s.pool = c.ledgerFlags.pool(a.ctx, &list)
+	s.config = redfence.Config{Nodes: s.nodes.universal(), Secrets: c.secrets(&list), Ledger: fallback.NewMemory()}
+	if len(c.Redis) > 0 {
+		list.AddErr(s.config.Validate())
+		list.AddErr(node.CheckClients(s.nodes.universal(), false))
+	}
+	if c.Upstream == "" {
+		list.Add("--upstream: none; give the address of the service behind the gateway, or --demo")
+	}
+	if !c.Unscoped && c.ScopeHeader == "" && !c.Demo {
+		list.Add("--scope-header: none; say which header names the authenticated caller, or --unscoped when all callers are one")
+	} else if c.Upstream != "" {
+		s.handle(&list)
+	}
+	if s.pool != nil {
+		s.firstContact(a.ctx, &list)
+	}
+	if err := invalid(&list); err != nil {
+		return nil, errors.Join(err, s.closeStores())
+	}
+	return s, nil
+}
+
+// handle makes the gateway.
+func (s *server) handle(list *problems.List) {
+	handler, err := gateway.New(gateway.Config{
+		Engine: s.later, Routes: []gateway.Route{s.command.route()}, Ready: s.later.ready,
+		Error: func(err error) { s.log.Warn("upstream", "error", err) },
+	})
+	list.AddErr(err)
+	s.handler = handler
+}
+
+// observer receives the events of ledger and engine.
+func (s *server) observer() observe.Observer {
+	if s.events == nil {
+		s.events = newEventLog(s.log)
+	}
+	return s.events
+}
+
+func (c *serveCommand) describe(url string) string {
+	return fmt.Sprintf("redfence: serving %s, in front of %s\n", url, c.Upstream)
+}
