@@ -46,6 +46,14 @@ type Config struct {
 	// CacheTTL bounds how long Redis keeps a response, whatever its
 	// retention. Defaults to 24 h.
 	CacheTTL time.Duration
+	// CacheMaxBytes stops cache puts at a node whose used_memory has reached
+	// it; 60 % of its maxmemory stops them in any case. Defaults to no bound
+	// of its own.
+	CacheMaxBytes int64
+	// NearCache bounds the responses that this process keeps in memory, in
+	// bytes; each answers for at most 30 s, also after Forget elsewhere.
+	// Defaults to 32 MiB; negative: none.
+	NearCache int64
 	// MaxResponse is the largest encoded response that is recorded, in
 	// bytes. Defaults to 1 MiB.
 	MaxResponse int
@@ -81,6 +89,7 @@ const (
 	defaultNodeTimeout   = node.DefaultTimeout
 	defaultLedgerTimeout = 5 * time.Second
 	defaultCacheTTL      = 24 * time.Hour
+	defaultNearCache     = 32 << 20
 	defaultMaxResponse   = 1 << 20
 	defaultMaxInFlight   = 10_000
 	defaultMaxCompleting = 10_000
@@ -91,6 +100,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.NodeTimeout, defaultNodeTimeout)
 	setDefault(&c.LedgerTimeout, defaultLedgerTimeout)
 	setDefault(&c.CacheTTL, defaultCacheTTL)
+	setDefault(&c.NearCache, defaultNearCache)
 	setDefault(&c.MaxResponse, defaultMaxResponse)
 	setDefault(&c.MaxInFlight, defaultMaxInFlight)
 	setDefault(&c.MaxCompleting, defaultMaxCompleting)

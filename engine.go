@@ -79,7 +79,9 @@ func (e *Engine) connect(any bool) error {
 	}
 	e.locks, err = lock.NewOn(nodes, lock.Config{Unguarded: true, Observer: e.cfg.Observer})
 	list.AddErr(err)
-	e.cache, err = cache.NewOn(cacheNodes, cache.Config{TTL: e.cfg.CacheTTL, Keys: e.ring, Observer: e.cfg.Observer})
+	e.cache, err = cache.NewOn(cacheNodes, cache.Config{
+		TTL: e.cfg.CacheTTL, MaxBytes: e.cfg.CacheMaxBytes, NearBytes: max(0, e.cfg.NearCache), Keys: e.ring, Observer: e.cfg.Observer,
+	})
 	list.AddErr(err)
 	if err := list.Err(); err != nil {
 		return err
@@ -139,6 +141,9 @@ func (e *Engine) closeRooms() {
 	}
 	for _, set := range e.sets {
 		set.Close()
+	}
+	if e.cache != nil {
+		e.cache.Close()
 	}
 }
 

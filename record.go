@@ -90,5 +90,7 @@ func decodeResponse(codec *payload.Codec, row *fallback.Record) (Response, error
 
 // erase takes the response of a forgotten key out of the cache.
 func (e *Engine) erase(ctx context.Context, row *fallback.Record) error {
-	return nil
+	return e.cache.Forget(ctx, cache.Record{
+		Digest: row.Digest, Token: row.Token, Fence: row.Fence, ExpiresAt: row.ExpiresAt,
+	}, row.Now)
 }
