@@ -171,11 +171,7 @@ func (c *call) run(ctx context.Context, ex *redfence.Execution) (redfence.Respon
 		defer context.AfterFunc(c.r.Context(), func() { cancel(context.Cause(c.r.Context())) })()
 	}
 	c.rec = newRecorder(c.w, &c.rt.settings, x.fence, func(status int, reason string) error {
-		err := ex.Unreplayable(context.WithoutCancel(ctx), status, reason)
-		if err != nil && c.rt.policy.OnAbandoned == redfence.Retry {
-			return err // another claim may follow: nothing may leave
-		}
-		return nil // under Hold nobody can take over
+		return ex.Unreplayable(context.WithoutCancel(ctx), status, reason)
 	})
 	began := time.Now()
 	c.serveNext(c.ask.restored(c.r, ctx))
