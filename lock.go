@@ -75,7 +75,7 @@ func (e *Engine) lockCall(name string, opts []lock.Option) (*call, error) {
 		list.Add("MaxHold %v is negative", o.MaxHold)
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("redfence: acquire %s: %w", quoteKey(name), err)
+		return nil, &lock.Error{Op: "acquire", Name: name, Reason: err}
 	}
 	if o.MaxHold == 0 {
 		o.MaxHold = noMaxHold
@@ -95,6 +95,9 @@ func (e *Engine) tryLock(ctx context.Context, c *call) (lock.Lease, error) {
 		return nil, &lock.Error{Op: "acquire", Name: c.req.ID, Reason: lock.ErrClosed}
 	}
 	defer e.work.leave()
+	if err := ctx.Err(); err != nil {
+		return nil, &lock.Error{Op: "acquire", Name: c.req.ID, Ctx: err}
+	}
 	s := e.look(ctx, c)
 	for range 2 { // a look that claims and loses has seen why
 		switch s.next {
@@ -179,7 +182,11 @@ func (l *engineLease) Fence() int64 { return l.run.ex.fence }
 
 // ValidUntil implements lock.Lease.
 func (l *engineLease) ValidUntil() time.Time {
-	return l.run.snapshot().NextTick()
+	g := l.run.snapshot().Grant
+	if g.Cap.Before(g.Deadline) {
+		return g.Cap
+	}
+	return g.Deadline
 }
 
 // Extend implements lock.Lease.

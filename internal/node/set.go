@@ -92,6 +92,7 @@ func NewSet(clients []redis.UniversalClient, cfg Config) (*Set, error) {
 	}
 	set := &Set{nodes: make([]*Node, len(clients))}
 	for i, client := range clients {
+		quiet(client)
 		set.nodes[i] = newNode(i, client, cfg)
 	}
 	return set, nil
