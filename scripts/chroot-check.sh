@@ -7,8 +7,8 @@
 #
 # FOLDER (a new one under $TMPDIR by default) takes the chroot and is removed at
 # the end. TARGETs are make targets; the default is demo, then test. SUITE
-# (bookworm) and MIRROR choose the Debian. /proc is mounted in the chroot, and
-# /dev bound to the machine's; Go and its module cache are copied.
+# (bookworm) and MIRROR choose the Debian. /proc is the only mount; /dev has the
+# few nodes that debootstrap makes. Go and its module cache are copied.
 set -euo pipefail
 
 if [ "$(id -u)" -ne 0 ]; then
@@ -27,10 +27,7 @@ targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then targets=(demo test); fi
 
 clean_up() {
-	local mount
-	for mount in proc dev/shm dev; do
-		if mountpoint -q "$root/$mount"; then umount "$root/$mount"; fi
-	done
+	if mountpoint -q "$root/proc"; then umount "$root/proc"; fi
 	# Never through a mount that could not be undone.
 	rm -rf --one-file-system "$root"
 }
@@ -38,15 +35,14 @@ trap clean_up EXIT
 
 echo "== a fresh ${SUITE:-bookworm} in $root"
 mkdir -p "$root"
-debootstrap --variant=minbase --include=make,ca-certificates "${SUITE:-bookworm}" "$root" ${MIRROR:+"$MIRROR"} >"$root.log" 2>&1 || {
-	tail -20 "$root.log" >&2
+log=$(mktemp)
+debootstrap --variant=minbase --include=make,ca-certificates "${SUITE:-bookworm}" "$root" ${MIRROR:+"$MIRROR"} >"$log" 2>&1 || {
+	tail -20 "$log" >&2
 	exit 1
 }
-rm -f "$root.log"
+rm -f "$log"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 mount -t proc proc "$root/proc"
-mount --bind /dev "$root/dev"
-mount -t tmpfs tmpfs "$root/dev/shm"
 
 echo "== Go, its module cache, and this repository's HEAD"
 cp -a "$(go env GOROOT)" "$root/usr/local/go"

@@ -24,25 +24,56 @@ import (
 	"github.com/redfence/redfence/chaos/internal/instance"
 	"github.com/redfence/redfence/chaos/internal/recorder"
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/redfencehttp"
 )
 
 // drainLimit bounds how long an instance takes to end in good order.
 const drainLimit = 10 * time.Second
 
+// options are the arguments.
+type options struct {
+	name, recorder, addressFile string
+	policy                      string
+	lease, maxProcessing        time.Duration
+	retention                   time.Duration
+}
+
 func main() {
-	name := flag.String("name", "instance", "name in the recorder's log")
-	record := flag.String("recorder", "", "URL of the recorder")
-	addressFile := flag.String("address-file", "", "file that gets host:port once the instance serves")
+	var o options
+	flag.StringVar(&o.name, "name", "instance", "name in the recorder's log")
+	flag.StringVar(&o.recorder, "recorder", "", "URL of the recorder")
+	flag.StringVar(&o.addressFile, "address-file", "", "file that gets host:port once the instance serves")
+	flag.StringVar(&o.policy, "policy", "hold", "what happens to abandoned claims: hold or retry")
+	flag.DurationVar(&o.lease, "lease", 10*time.Second, "lease of a claim")
+	flag.DurationVar(&o.maxProcessing, "max-processing", 5*time.Minute, "longest execution")
+	flag.DurationVar(&o.retention, "retention", 24*time.Hour, "how long a response is kept")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, *name, *record, *addressFile); err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "instance:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, name, record, addressFile string) (err error) {
+// middleware is what the arguments say of the policy.
+func (o options) middleware() ([]redfencehttp.Option, error) {
+	takeover, ok := map[string]redfence.Takeover{"hold": redfence.Hold, "retry": redfence.Retry}[o.policy]
+	if !ok {
+		return nil, fmt.Errorf("-policy %q: want hold or retry", o.policy)
+	}
+	return []redfencehttp.Option{
+		redfencehttp.OnAbandoned(takeover), redfencehttp.Lease(o.lease),
+		redfencehttp.MaxProcessing(o.maxProcessing), redfencehttp.Retention(o.retention),
+	}, nil
+}
+
+func run(ctx context.Context, o options) (err error) {
+	drain := func(what func(context.Context) error) {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
+		defer cancel()
+		err = errors.Join(err, what(limited))
+	}
 	nodes, err := dial(os.Getenv("REDIS_URL"))
 	if err != nil {
 		return err
@@ -56,26 +87,24 @@ func run(ctx context.Context, name, record, addressFile string) (err error) {
 	if err != nil {
 		return err
 	}
-	drain := func(what func(context.Context) error) {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
-		defer cancel()
-		err = errors.Join(err, what(limited))
-	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	routes := &instance.Routes{}
-	eng, err := redfence.New(ctx, redfence.Config{Nodes: nodes, Ledger: ledger, Owner: name, Observer: routes})
+	eng, err := redfence.New(ctx, redfence.Config{Nodes: nodes, Ledger: ledger, Owner: o.name, Observer: routes})
 	if err != nil {
 		return err
 	}
 	defer drain(eng.Close)
-	service := &instance.Service{Name: name, Recorder: recorder.NewClient(record), Routes: routes}
+	service := &instance.Service{Name: o.name, Recorder: recorder.NewClient(o.recorder), Routes: routes}
+	if service.Options, err = o.middleware(); err != nil {
+		return err
+	}
 	handler, err := service.Handler(eng)
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Handler: handler}
 	defer drain(server.Shutdown)
-	return serve(ctx, server, addressFile)
+	return serve(ctx, server, o.addressFile)
 }
 
 // dial makes clients with the options that the engine asks for.

@@ -80,6 +80,25 @@ func Judge(h *history.History) Result {
 	return Result{Violations: j.found, Figures: j.figures()}
 }
 
+// Exceptions say where a scripted scenario expects more than one start.
+type Exceptions struct {
+	// Starts is how often the handler of a key may start, where not once:
+	// after a lapse under Retry.
+	Starts map[string]int
+	// Expired keys have outlived their retention: a new life has a new answer.
+	Expired map[string]bool
+}
+
+// JudgeSafety looks only for what must never happen, at any moment of any run.
+func JudgeSafety(h *history.History, ex Exceptions) []Violation {
+	j := newJudge(h)
+	j.exceptions = ex
+	for _, check := range []func(*judge){starts, fences, responses, executions, refusals, rows} {
+		check(j)
+	}
+	return slices.DeleteFunc(j.found, func(v Violation) bool { return v.Class != Safety })
+}
+
 // judge is a history in the order in which the checks want it.
 type judge struct {
 	*history.History
@@ -89,6 +108,8 @@ type judge struct {
 	rows    map[string]history.Row
 	outages []Outage
 	found   []Violation
+
+	exceptions Exceptions
 }
 
 func newJudge(h *history.History) *judge {

@@ -12,7 +12,7 @@ import (
 func starts(j *judge) {
 	for _, key := range slices.Sorted(maps.Keys(j.effects)) {
 		begun := ofKind(j.effects[key], history.Start)
-		if len(begun) < 2 {
+		if len(begun) <= max(1, j.exceptions.Starts[key]) || j.exceptions.Expired[key] {
 			continue
 		}
 		one, two := begun[0], begun[1]
@@ -48,7 +48,7 @@ func fences(j *judge) {
 func responses(j *judge) {
 	for _, key := range j.keys {
 		first, ok := j.acknowledged(key)
-		if !ok {
+		if !ok || j.exceptions.Expired[key] {
 			continue
 		}
 		for _, op := range j.ops[key] {

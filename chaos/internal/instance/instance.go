@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -47,11 +48,14 @@ type Service struct {
 	Recorder *recorder.Client
 	// Routes observes the engine.
 	Routes *Routes
+	// Options of the middleware come after the preset IETF.
+	Options []redfencehttp.Option
 }
 
 // Handler returns the service behind the middleware.
 func (s *Service) Handler(eng *redfence.Engine) (http.Handler, error) {
-	mw, err := redfencehttp.New(eng, redfencehttp.IETF(), redfencehttp.Unscoped())
+	options := append([]redfencehttp.Option{redfencehttp.IETF(), redfencehttp.Unscoped()}, s.Options...)
+	mw, err := redfencehttp.New(eng, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -67,27 +71,46 @@ type answer struct {
 	Execution string `json:"execution"`
 }
 
+// What a request asks of the handler, in headers.
+const (
+	// WorkHeader is how long the work takes before its effect.
+	WorkHeader = "Chaos-Work"
+	// WaitHeader names a file that the work waits for before its effect.
+	WaitHeader = "Chaos-Wait-For"
+	// ThenHeader is what happens after the effect: panic, or fail (a 500).
+	// Empty: the response.
+	ThenHeader = "Chaos-Then"
+)
+
 // work is the handler: start and effect are on the recorder's disk before it
-// goes on. The header Work says how long it takes.
+// goes on.
 func (s *Service) work(w http.ResponseWriter, r *http.Request) {
 	fence, _ := redfencehttp.Fence(r.Context())
 	effect := history.Effect{
 		Key: r.Header.Get("Idempotency-Key"), Execution: rand.Text(), Fence: fence,
 		Attempt: redfencehttp.Attempt(r.Context()), Instance: s.Name, Route: s.Routes.take(fence),
 	}
-	took, _ := time.ParseDuration(r.Header.Get("Work"))
-	if err := s.run(r.Context(), effect, took); err != nil {
+	if err := s.run(r.Context(), effect, r.Header); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	switch r.Header.Get(ThenHeader) {
+	case "panic":
+		panic(http.ErrAbortHandler) // the one that net/http does not log
+	case "fail":
+		http.Error(w, "failed after the effect", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer{Key: effect.Key, Execution: effect.Execution})
 }
 
-func (s *Service) run(ctx context.Context, effect history.Effect, took time.Duration) error {
+func (s *Service) run(ctx context.Context, effect history.Effect, asked http.Header) error {
 	for _, kind := range []string{history.Start, history.Done, history.End} {
 		if kind == history.Done {
-			pause(ctx, took)
+			if err := toil(ctx, asked); err != nil {
+				return err
+			}
 		}
 		effect.Kind = kind
 		if err := s.Recorder.Record(ctx, effect); err != nil {
@@ -97,11 +120,31 @@ func (s *Service) run(ctx context.Context, effect history.Effect, took time.Dura
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) {
+// toil takes the time that was asked for; it ends early with the context.
+func toil(ctx context.Context, asked http.Header) error {
+	if took, err := time.ParseDuration(asked.Get(WorkHeader)); err == nil {
+		if err := pause(ctx, took); err != nil {
+			return err
+		}
+	}
+	for file := asked.Get(WaitHeader); file != ""; {
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

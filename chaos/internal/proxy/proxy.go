@@ -74,6 +74,13 @@ func (l *Link) CutReplies(n int) {
 	l.cuts = n
 }
 
+// Cuts returns how many replies are still to be cut off.
+func (l *Link) Cuts() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cuts
+}
+
 // Reset cuts every connection.
 func (l *Link) Reset() {
 	l.mu.Lock()

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
+	"github.com/redfence/redfence/chaos/internal/instance"
 	"github.com/redfence/redfence/redfencehttp"
 )
 
@@ -19,28 +21,31 @@ type answer struct {
 	Execution string `json:"execution"`
 }
 
-// send does one request and keeps it. The body is the same for every request
-// of a key, as it would be from a client that repeats itself.
-func (l *Load) send(ctx context.Context, kind, key string, work time.Duration, instance int) history.Op {
-	op := history.Op{Kind: kind, Key: key, Instance: instance, Sent: l.options.Clock()}
-	l.do(ctx, &op, work)
+// send does one request and keeps it.
+func (l *Load) send(ctx context.Context, kind, key string, work time.Duration, number int) history.Op {
+	op := history.Op{Kind: kind, Key: key, Instance: number, Sent: l.options.Clock()}
+	asked := http.Header{}
+	asked.Set(instance.WorkHeader, work.String())
+	Send(ctx, l.client, l.options.Instances[number], &op, asked)
 	op.Got = l.options.Clock()
 	l.keep(op)
 	return op
 }
 
-func (l *Load) do(ctx context.Context, op *history.Op, work time.Duration) {
-	url := l.options.Instances[op.Instance] + "/work"
+// Send does one request for the op's key with further headers and fills in
+// what came back. The body is the same for every request of a key, as it would
+// be from a client that repeats itself.
+func Send(ctx context.Context, client *http.Client, base string, op *history.Op, asked http.Header) {
 	body := strings.NewReader(fmt.Sprintf(`{"key":%q}`, op.Key))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/work", body)
 	if err != nil {
 		op.Err = err.Error()
 		return
 	}
+	maps.Copy(req.Header, asked)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", op.Key)
-	req.Header.Set("Work", work.String())
-	resp, err := l.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		op.Err = err.Error()
 		return

@@ -1,0 +1,201 @@
+package scenario
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redfence/redfence/chaos/internal/check"
+)
+
+// key is the one that most scenarios are about.
+const key = "k"
+
+// redisScenarios are about what Redis nodes forget, and who can reach them.
+var redisScenarios = []Scenario{
+	{"a", "finished-in-redis-only", "finished, every node lost, retry elsewhere", func(s *stage) {
+		one, two := s.player(with{}), s.player(with{})
+		one.served(key)
+		s.kill(0, 1, 2, 3, 4)
+		two.served(key)
+		s.restart(0, 1, 2, 3, 4)
+		two.onRoute("primary")
+		two.served(key)
+		one.served(key)
+	}},
+	{"b", "owner-paused-under-redlock", "owner stands between lock and claim, quorum lost, another instance serves", func(s *stage) {
+		one := s.player(with{failpoints: map[string]string{"after-lock": "wait"}})
+		two := s.player(with{})
+		first := one.begin(key, asks{})
+		one.reached("after-lock")
+		s.kill(0, 1, 2)
+		two.served(key)
+		s.open("after-lock")
+		s.await(first)
+		one.served(key)
+	}},
+	{"c", "one-instance-cut-off", "one instance cut off from Redis, the other not, one key in both", func(s *stage) {
+		one, two := s.player(with{}), s.player(with{})
+		one.cutRedis()
+		one.onRoute("fallback")
+		first := two.begin(key, asks{waitFor: "go"})
+		s.started(key, 1)
+		one.refused(key)
+		other := one.begin("other", asks{waitFor: "go"})
+		s.started("other", 1)
+		two.refused("other")
+		s.open("go")
+		s.expect(s.await(first).OK() && s.await(other).OK(), "an owner got no answer")
+		one.served(key)
+		two.served("other")
+	}},
+	{"d", "one-instance-back", "nodes come back for one instance and not for the other, at work", func(s *stage) {
+		one, two := s.player(with{}), s.player(with{})
+		s.kill(0, 1, 2, 3, 4)
+		one.onRoute("fallback")
+		first := one.begin(key, asks{waitFor: "go"})
+		s.started(key, 1)
+		one.cutRedis()
+		s.restart(0, 1, 2, 3, 4)
+		two.onRoute("primary")
+		two.refused(key)
+		s.open("go")
+		s.expect(s.await(first).OK(), "the owner got no answer")
+		two.served(key)
+	}},
+	{"f", "restarted-node-forgets", "a majority forgets the lock while its owner stands before the claim", func(s *stage) {
+		one := s.player(with{failpoints: map[string]string{"after-lock": "wait"}})
+		two := s.player(with{})
+		first := one.begin(key, asks{})
+		one.reached("after-lock")
+		s.restart(0, 1, 2)
+		s.kill(3, 4)
+		two.served(key)
+		s.open("after-lock")
+		s.await(first)
+		one.served(key)
+	}},
+	{"i", "clock-of-a-node", "locks lapse early on a majority, or linger, as after a clock jump", func(s *stage) {
+		one, two := s.player(with{}), s.player(with{})
+		first := one.begin(key, asks{waitFor: "go"})
+		s.started(key, 1)
+		s.expire(time.Millisecond, 0, 1, 2)
+		two.refused(key)
+		s.expire(time.Minute, 3, 4)
+		s.open("go")
+		s.expect(s.await(first).OK(), "the owner got no answer")
+		two.served(key)
+	}},
+	{"k", "cache-write-fails", "the response reaches no node", func(s *stage) {
+		one := s.player(with{failpoints: map[string]string{"before-cache-put": "error"}})
+		two := s.player(with{})
+		one.served(key)
+		one.reached("before-cache-put")
+		two.served(key)
+	}},
+	{"l", "two-node-sets", "two instances with different node sets during a roll-out", func(s *stage) {
+		one := s.player(with{nodes: []int{0, 1, 2}, failpoints: map[string]string{"after-lock": "wait"}})
+		two := s.player(with{nodes: []int{2, 3, 4}})
+		first := one.begin(key, asks{})
+		one.reached("after-lock")
+		s.expire(time.Millisecond, 2)
+		two.served(key)
+		s.open("after-lock")
+		s.await(first)
+		one.served(key)
+	}},
+	{"p", "begun-before-the-breaker-opened", "a request stands before the lock while its instance changes its route", func(s *stage) {
+		one := s.player(with{failpoints: map[string]string{"before-lock": "wait"}})
+		two := s.player(with{})
+		first := one.begin(key, asks{})
+		one.reached("before-lock")
+		s.kill(0, 1, 2, 3, 4)
+		one.onRoute("fallback")
+		two.served(key)
+		s.open("before-lock")
+		s.await(first)
+		one.served(key)
+	}},
+	{"q", "reply-of-the-acquire-lost", "a majority takes the lock and its replies are lost", func(s *stage) {
+		one := s.player(with{failpoints: map[string]string{"before-lock": "wait"}})
+		two := s.player(with{})
+		first := one.begin(key, asks{})
+		one.reached("before-lock")
+		for _, link := range one.Redis[:3] {
+			link.CutReplies(1)
+		}
+		s.open("before-lock")
+		s.expect(s.await(first).OK(), "the owner got no answer")
+		two.served(key)
+		s.eventually(check.Liveness, 15*time.Second, s.locksLeft)
+	}},
+	{"v", "taken-lock-of-a-finished-key", "the owner has answered and not yet unlocked, the caches are empty", func(s *stage) {
+		one := s.player(with{failpoints: map[string]string{"before-unlock": "wait", "before-cache-put": "error"}})
+		two := s.player(with{})
+		one.served(key)
+		one.reached("before-cache-put")
+		op := two.post(key, asks{})
+		s.expect(op.Status == http.StatusOK, "answered %d %s, want the response", op.Status, op.Body)
+	}},
+	{"o", "contention-is-no-outage", "many duplicates of a key at work must not open the breaker", func(s *stage) {
+		one, two := s.player(with{}), s.player(with{})
+		first := one.begin(key, asks{waitFor: "go"})
+		s.started(key, 1)
+		for range 30 {
+			two.refused(key)
+		}
+		two.onRoutePrimaryAtOnce()
+		s.open("go")
+		s.expect(s.await(first).OK(), "the owner got no answer")
+		two.served(key)
+	}},
+}
+
+// onRoutePrimaryAtOnce posts one fresh key, which must take the primary route.
+func (p *player) onRoutePrimaryAtOnce() {
+	const fresh = "fresh"
+	op := p.post(fresh, asks{})
+	got := p.stage.recorder.StartedOn(fresh)
+	p.stage.expect(op.OK() && got == "primary", "a fresh key is answered %d by the %s route", op.Status, got)
+}
+
+// locks returns the names of the engine's processing locks on a node.
+func (s *stage) locks(node *redis.Client) []string {
+	names, err := node.Keys(s.ctx, "rf1:*:l").Result()
+	s.rig("list the locks of a node", err)
+	return names
+}
+
+// expire changes how long the locks on the nodes live.
+func (s *stage) expire(after time.Duration, on ...int) {
+	for _, i := range on {
+		client := s.stores.Redis[i].Client()
+		for _, name := range s.locks(client) {
+			s.rig("change the life of a lock", client.PExpire(s.ctx, name, after).Err())
+		}
+	}
+	if after > 10*time.Millisecond {
+		return
+	}
+	s.eventually(check.Invalid, 5*time.Second, func() string {
+		for _, i := range on {
+			if names := s.locks(s.stores.Redis[i].Client()); len(names) > 0 {
+				return fmt.Sprintf("node %d still has %s", i, strings.Join(names, " "))
+			}
+		}
+		return ""
+	})
+}
+
+// locksLeft says which locks are left on the nodes.
+func (s *stage) locksLeft() string {
+	for i, node := range s.stores.Redis {
+		if names := s.locks(node.Client()); len(names) > 0 {
+			return fmt.Sprintf("node %d still has %s", i, strings.Join(names, " "))
+		}
+	}
+	return ""
+}
