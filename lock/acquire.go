@@ -46,12 +46,8 @@ func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call
 		return c
 	}
 	c.guard, c.complete = r.guard, make(chan struct{})
-	top := r.guard.top.Load()
-	for i := range c.slots { // Bind completes each of them by itself
-		s := &c.slots[i]
-		s.op.Script = acquireGuardedScript
-		s.op.Args = acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl.Milliseconds(), "", top)
-	}
+	args := acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl.Milliseconds(), "", r.guard.top.Load())
+	c.commands(acquireGuardedScript, args) // Bind completes each of them by itself
 	return c
 }
 

@@ -46,11 +46,14 @@ type call struct {
 	complete chan struct{}
 
 	mu      sync.Mutex
+	ctx     context.Context // redsync's, with the node deadline
+	owner   context.Context // the caller's
 	votes   count
 	result  outcome
 	started bool
 	sent    bool
 	gaveUp  bool
+	retired bool // won, and its lease has ended
 	decided chan struct{}
 	slots   []slot
 }
@@ -92,6 +95,16 @@ func newCall(kind string, nodes []*node.Node, read reader) *call {
 func (c *call) command(script *node.Script, args []any) {
 	for i := range c.slots {
 		c.slots[i].op.Script, c.slots[i].op.Args = script, args
+	}
+}
+
+// commands gives every node a command of its own that begins as args.
+func (c *call) commands(script *node.Script, args []any) {
+	k := len(args)
+	all := make([]any, 0, k*len(c.slots))
+	for i := range c.slots {
+		all = append(all, args...)
+		c.slots[i].op.Script, c.slots[i].op.Args = script, all[i*k:(i+1)*k:(i+1)*k]
 	}
 }
 
@@ -151,7 +164,7 @@ func (s *slot) voted(value any, err error) {
 	if c.sent {
 		c.settle(c.votes.decide(len(c.slots)))
 	}
-	undo := c.gaveUp && c.undo != nil && s.mayHold()
+	undo := c.undo != nil && s.mayHold() && (c.gaveUp || (c.retired && s.overtaken()))
 	c.mu.Unlock()
 	if undo {
 		c.undo(s, s.vote == yes)
@@ -197,6 +210,11 @@ func (c *call) cancel() {
 	c.settle(cancelled)
 }
 
+// overtaken says whether a grant that comes after its lease has ended may have
+// been executed after the release: not, when both went through the node's queue
+// and neither had to be sent again.
+func (s *slot) overtaken() bool { return s.vote == failed || s.asked || s.op.Resent() }
+
 // giveUp undoes what the call has done and will still do. It does not wait.
 func (c *call) giveUp() {
 	c.mu.Lock()
@@ -229,7 +247,7 @@ func (c *call) giveUp() {
 // nodes that granted are the release's business.
 func (c *call) retire() {
 	c.mu.Lock()
-	c.gaveUp = true
+	c.retired = true
 	var doubtful []*slot
 	for i := range c.slots {
 		s := &c.slots[i]
@@ -253,9 +271,21 @@ func (c *call) outcome() outcome {
 	return c.result
 }
 
-// wait blocks until the verdict is certain or ctx ends; owner tells whether
-// that was the caller's doing.
-func (c *call) wait(ctx, owner context.Context) {
+// bind records the contexts of a round that redsync runs; the first ones
+// stand.
+func (c *call) bind(ctx, owner context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx == nil {
+		c.ctx, c.owner = ctx, owner
+	}
+}
+
+// wait blocks until the verdict is certain or the round's context ends.
+func (c *call) wait() {
+	c.mu.Lock()
+	ctx, owner := c.ctx, c.owner
+	c.mu.Unlock()
 	select {
 	case <-c.decided:
 	case <-ctx.Done():
@@ -263,7 +293,8 @@ func (c *call) wait(ctx, owner context.Context) {
 	}
 }
 
-// giveUpWaiting settles a call whose context has ended.
+// giveUpWaiting settles a call whose context has ended: whether that was the
+// caller's doing or the deadline's makes a difference.
 func (c *call) giveUpWaiting(owner context.Context) {
 	if owner.Err() != nil {
 		c.cancel()

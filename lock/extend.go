@@ -27,11 +27,6 @@ func (h *held) Extend(ctx context.Context) error {
 	}
 }
 
-// renewNow is the watchdog's step.
-func (h *held) renewNow() {
-	_, _ = h.startExtension() // an error: the lease has ended
-}
-
 // startExtension starts an extension, or joins the one in flight. It runs on
 // no caller's context: renewal does not end with whoever acquired or asked.
 func (h *held) startExtension() (*extension, error) {
@@ -48,11 +43,17 @@ func (h *held) startExtension() (*extension, error) {
 	case stateLost:
 		return nil, &Error{Op: opExtend, Name: h.name, Reason: ErrLost}
 	}
+	return h.extendAside(), nil
+}
+
+// extendAside starts an extension on a goroutine of its own, or returns the
+// one in flight. h.mu is held.
+func (h *held) extendAside() *extension {
 	if h.flight == nil {
 		h.flight = &extension{done: make(chan struct{})}
 		go h.extend(h.flight)
 	}
-	return h.flight, nil
+	return h.flight
 }
 
 func (h *held) extend(e *extension) {
@@ -75,7 +76,8 @@ func (h *held) extend(e *extension) {
 	h.mu.Lock()
 	h.flight = nil
 	if h.state == stateHeld {
-		h.renew.Reset(h.nextRenewal(e.err))
+		h.due = time.Now().Add(h.nextRenewal(e.err))
+		h.setTimer()
 	}
 	h.mu.Unlock()
 	close(e.done)

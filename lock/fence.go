@@ -123,10 +123,6 @@ func (r *Redlock) raiseCall(fence int64) *call {
 		return yes, nil
 	})
 	c.guard = r.guard
-	for i := range c.slots {
-		s := &c.slots[i]
-		s.op.Script = raiseScript
-		s.op.Args = raiseScript.Command([]string{markerKey, counterKey}, "", strconv.FormatInt(fence, 10))
-	}
+	c.commands(raiseScript, raiseScript.Command([]string{markerKey, counterKey}, "", strconv.FormatInt(fence, 10)))
 	return c
 }

@@ -43,9 +43,9 @@ type guard struct {
 // the node's goroutine.
 type standing struct {
 	run     atomic.Pointer[string]
-	marker  atomic.Pointer[string]
-	counter atomic.Int64 // the node has reached it since the marker was read
-	rejoins atomic.Bool  // a rejoin is running
+	marker  atomic.Pointer[any] // a string
+	counter atomic.Int64        // the node has reached it since the marker was read
+	rejoins atomic.Bool         // a rejoin is running
 }
 
 func newGuard(maxTTL time.Duration, n int, observer observe.Observer) *guard {
@@ -55,7 +55,8 @@ func newGuard(maxTTL time.Duration, n int, observer observe.Observer) *guard {
 // unknownMarker is equal to no node's.
 const unknownMarker = "unknown"
 
-func (g *guard) marker(i int) string {
+// marker returns the marker as an argument, so that it is boxed only once.
+func (g *guard) marker(i int) any {
 	if m := g.standing[i].marker.Load(); m != nil {
 		return *m
 	}
@@ -76,7 +77,8 @@ func (g *guard) read(i int, marker string) {
 		return
 	}
 	s.counter.Store(0)
-	s.marker.Store(&marker)
+	boxed := any(marker)
+	s.marker.Store(&boxed)
 }
 
 // reached records that a node's counter is at least n.
@@ -240,7 +242,7 @@ func (s *slot) ask() {
 	s.asked, s.clear = true, true
 	s.call.guard.ask(s.i, true, func(_ int64, err error) {
 		s.call.mu.Lock()
-		again := err == nil && !s.call.gaveUp
+		again := err == nil && !s.call.gaveUp && !s.call.retired
 		s.clear = !again
 		s.call.mu.Unlock()
 		switch {

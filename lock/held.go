@@ -26,8 +26,8 @@ type held struct {
 	mu     sync.Mutex
 	state  leaseState
 	until  time.Time
-	lapse  *time.Timer // fires at until
-	renew  *time.Timer
+	timer  *time.Timer // fires at the next renewal, at the latest at until
+	due    time.Time   // of the next renewal
 	hold   *time.Timer // MaxHold, if any
 	warn   *time.Timer // WithWarn, if any
 	early  time.Duration
@@ -51,8 +51,8 @@ func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o O
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lapse = time.AfterFunc(time.Until(until), h.lapsed)
-	h.renew = time.AfterFunc(o.TTL/renewals, h.renewNow)
+	h.due = time.Now().Add(o.TTL / renewals)
+	h.timer = time.AfterFunc(o.TTL/renewals, h.tick)
 	if o.MaxHold > 0 {
 		h.hold = time.AfterFunc(o.MaxHold, h.lose)
 	}
@@ -66,7 +66,7 @@ func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o O
 // rearm follows a new end of the validity. h.mu is held.
 func (h *held) rearm(until time.Time) {
 	h.until = until
-	h.lapse.Reset(time.Until(until))
+	h.setTimer()
 	if h.warn != nil {
 		h.warn.Reset(time.Until(until) - h.early)
 	}
@@ -101,16 +101,33 @@ func (h *held) ValidUntil() time.Time {
 	return h.until
 }
 
-// lapsed is the lost signal: a timer of its own, so that no renewal that hangs
-// can delay it.
-func (h *held) lapsed() {
+// setTimer sets the timer to what comes first. h.mu is held.
+func (h *held) setTimer() {
+	next := h.until
+	if h.due.Before(next) {
+		next = h.due
+	}
+	h.timer.Reset(max(time.Until(next), 0))
+}
+
+// tick renews when that is due, and is the lost signal at the end of the last
+// confirmed validity. It waits for nothing: a renewal that hangs cannot delay
+// the signal.
+func (h *held) tick() {
 	h.mu.Lock()
-	if left := time.Until(h.until); h.state == stateHeld && left > 0 { // renewed meanwhile
-		h.lapse.Reset(left)
-		h.mu.Unlock()
+	if h.state == stateHeld && !time.Now().Before(h.until) {
+		h.endAs(stateLost, ErrLost)
 		return
 	}
-	h.endAs(stateLost, ErrLost)
+	defer h.mu.Unlock()
+	if h.state != stateHeld {
+		return
+	}
+	if !time.Now().Before(h.due) {
+		h.due = h.until // until the renewal that starts now has ended
+		h.extendAside()
+	}
+	h.setTimer()
 }
 
 // endAs ends a held lease and unlocks h.mu. It returns whether it was held.
@@ -120,8 +137,7 @@ func (h *held) endAs(s leaseState, cause error) bool {
 		return false
 	}
 	h.state = s
-	h.lapse.Stop()
-	h.renew.Stop()
+	h.timer.Stop()
 	for _, t := range []*time.Timer{h.hold, h.warn} {
 		if t != nil {
 			t.Stop()
@@ -166,7 +182,7 @@ func (h *held) Release(ctx context.Context) error {
 	}
 	h.acquired.retire()
 	c := h.releaseCall()
-	err := h.r.run(ctx, c, h.key, h.token, h.ttl)
+	err := h.r.direct(ctx, c)
 	h.r.queues.released(h.name)
 	if err != nil {
 		return failure(opRelease, h.name, c, ctx.Err())

@@ -82,7 +82,8 @@ func within(t testing.TB, d time.Duration) context.Context {
 func (h *held) freeze() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.renew.Stop()
+	h.due = h.until.Add(time.Hour)
+	h.setTimer()
 }
 
 // holders returns the value of a lock at each node.

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -41,15 +42,13 @@ func (p pool) Get(ctx context.Context) (redis.Conn, error) {
 	if !ok {
 		return nil, errors.New("lock: redsync asked for a connection outside a call")
 	}
-	return &conn{slot: &bound.call.slots[p.index], ctx: ctx, owner: bound.Context}, nil
+	bound.call.bind(ctx, bound.Context)
+	return (*conn)(&bound.call.slots[p.index]), nil
 }
 
-// conn is a redis.Conn for one command of one call at one node.
-type conn struct {
-	slot  *slot
-	ctx   context.Context // redsync's, with the node deadline
-	owner context.Context // the caller's
-}
+// conn is a slot as the redis.Conn of its node, for the one command of its
+// call.
+type conn slot
 
 var (
 	errUnbound   = errors.New("lock: not a command of the quorum algorithm")
@@ -62,11 +61,11 @@ func (c *conn) SetNX(string, string, time.Duration) (bool, error) {
 	return v == yes, err
 }
 
-// Eval is the extension or the release of this node or, after an acquire that
-// failed, redsync's clean-up: the call does that itself, detached.
+// Eval is the extension of this node or, after an acquire that failed,
+// redsync's clean-up: the call does that itself, detached.
 func (c *conn) Eval(*redis.Script, ...any) (any, error) {
-	if c.slot.call.kind == opAcquire {
-		c.slot.call.giveUp()
+	if c.call.kind == opAcquire {
+		c.call.giveUp()
 		return int64(0), nil
 	}
 	v, err := c.round()
@@ -78,10 +77,9 @@ func (c *conn) Eval(*redis.Script, ...any) (any, error) {
 
 // round sends the call's round, if nobody has yet, and waits for its verdict.
 func (c *conn) round() (vote, error) {
-	call := c.slot.call
-	call.send()
-	call.wait(c.ctx, c.owner)
-	return c.slot.said()
+	c.call.send()
+	c.call.wait()
+	return (*slot)(c).said()
 }
 
 // said returns the node's vote as far as it counts for redsync: one that is
@@ -130,12 +128,7 @@ func (r *Redlock) viaRedsync(ctx context.Context, c *call, key, value string, tt
 	}
 	limited, cancel := context.WithTimeout(bound, r.cfg.NodeTimeout)
 	defer cancel()
-	ok, err := false, error(nil)
-	if c.kind == opExtend {
-		ok, err = m.ExtendContext(limited)
-	} else {
-		ok, err = m.UnlockContext(limited)
-	}
+	ok, err := m.ExtendContext(limited)
 	if !ok && err == nil {
 		err = redsync.ErrFailed
 	}
@@ -145,17 +138,35 @@ func (r *Redlock) viaRedsync(ctx context.Context, c *call, key, value string, tt
 // direct runs a call without redsync: the same round, the same verdict, no
 // goroutines. The differential test compares the two.
 func (r *Redlock) direct(ctx context.Context, c *call) error {
-	limited, cancel := context.WithTimeout(ctx, r.cfg.NodeTimeout)
-	defer cancel()
+	deadline := deadlines.Get().(*time.Timer)
+	deadline.Reset(r.cfg.NodeTimeout)
+	defer func() {
+		deadline.Stop()
+		deadlines.Put(deadline)
+	}()
 	c.send()
-	c.wait(limited, ctx)
+	select {
+	case <-c.decided:
+	case <-deadline.C:
+		c.expire()
+	case <-ctx.Done():
+		c.cancel()
+	}
 	if c.outcome() != won {
 		return errUndecided
 	}
 	return nil
 }
 
-// run runs a call to its verdict; nil means that it was won.
+// deadlines are idle timers.
+var deadlines = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
+
+// run runs an acquire or an extension to its verdict; nil means that it was
+// won. A release decides nothing: it is always direct.
 func (r *Redlock) run(ctx context.Context, c *call, key, value string, ttl time.Duration) error {
 	if r.cfg.Direct {
 		return r.direct(ctx, c)
