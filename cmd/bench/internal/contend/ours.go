@@ -141,7 +141,7 @@ func OpenEngine(ctx context.Context, s Servers) (*EngineDoer, error) {
 	var nodes []redis.UniversalClient
 	d.clients, nodes = dialOurs(s.Redis)
 	d.engine, err = redfence.New(ctx, redfence.Config{
-		Nodes: nodes, Ledger: d.ledger,
+		Nodes: nodes, Ledger: d.ledger, NearCache: -1, // replays are measured from Redis
 		Secrets: []redfence.Secret{{ID: 1, Key: []byte("benchmark's own secret, not a real one")}},
 	})
 	if err != nil {
