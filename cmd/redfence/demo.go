@@ -30,7 +30,7 @@ func startDemo(ctx context.Context, c *serveCommand, out io.Writer) (*demo, erro
 		d.nodes = make([]*servers.Redis, demoNodes)
 		for i := range d.nodes {
 			group.Go(func() (err error) {
-				d.nodes[i], err = servers.StartRedis(starting, servers.RedisOptions{})
+				d.nodes[i], err = servers.StartRedis(starting, servers.RedisOptions{AppendOnly: true})
 				return err
 			})
 		}

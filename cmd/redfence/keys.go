@@ -159,7 +159,7 @@ func (c forgetCommand) Run(a *app) error {
 		if err := e.Forget(ctx, c.key(), redfence.Operator{Who: c.who(), Why: c.Why}); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(a.stdout, "erased; duplicates are told that the response cannot be replayed")
+		_, err := fmt.Fprintln(a.stdout, "erased; processes that have it in memory forget it within 30 s, then duplicates are told that it cannot be replayed")
 		return err
 	})
 }

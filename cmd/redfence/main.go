@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/internal/problems"
 )
@@ -39,7 +40,17 @@ type app struct {
 	stderr io.Writer
 }
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	redis.SetLogger(quiet{})
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// quiet keeps the Redis client from writing a line for each failed dial: what
+// matters about nodes is in the events.
+type quiet struct{}
+
+// Printf implements the client's logger.
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // run is the program: it returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redfence/redfence"
@@ -38,6 +40,7 @@ type serveCommand struct {
 	Wait         time.Duration `placeholder:"TIME" help:"How long a duplicate waits for the one in flight. Defaults to not at all."`
 	SecretFile   string        `placeholder:"FILE" help:"File with a secret of 16 bytes or more that keys fingerprints and cached records (or REDFENCE_SECRET)."`
 	DrainTimeout time.Duration `default:"30s" help:"How long requests may take to end after SIGTERM."`
+	LogLevel     slog.Level    `default:"info" help:"debug, info, warn or error; debug tells of every request."`
 }
 
 // Run serves until a signal ends it.
@@ -94,7 +97,8 @@ func (c *serveCommand) secrets(list *problems.List) []redfence.Secret {
 // of the configuration: serving begins, not ready, and they are tried again.
 func (c *serveCommand) prepare(a *app) (*server, error) {
 	var list problems.List
-	s := &server{command: c, later: new(laterEngine), log: newLogger(a.stderr)}
+	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	s := &server{command: c, later: new(laterEngine), log: log, events: observe.NewFanout(0, observe.NewSlog(log))}
 	s.nodes = c.clients(&list)
 	s.pool = c.ledgerFlags.pool(a.ctx, &list)
 	s.config = redfence.Config{Nodes: s.nodes.universal(), Secrets: c.secrets(&list), Ledger: fallback.NewMemory()}
@@ -102,14 +106,7 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 		list.AddErr(s.config.Validate())
 		list.AddErr(node.CheckClients(s.nodes.universal(), false))
 	}
-	if c.Upstream == "" {
-		list.Add("--upstream: none; give the address of the service behind the gateway, or --demo")
-	}
-	if !c.Unscoped && c.ScopeHeader == "" && !c.Demo {
-		list.Add("--scope-header: none; say which header names the authenticated caller, or --unscoped when all callers are one")
-	} else if c.Upstream != "" {
-		s.handle(&list)
-	}
+	s.handle(&list)
 	if s.pool != nil {
 		s.firstContact(a.ctx, &list)
 	}
@@ -119,22 +116,31 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 	return s, nil
 }
 
-// handle makes the gateway.
+// handle makes the gateway. Its problems are told under the names of the
+// flags.
 func (s *server) handle(list *problems.List) {
 	handler, err := gateway.New(gateway.Config{
 		Engine: s.later, Routes: []gateway.Route{s.command.route()}, Ready: s.later.ready,
 		Error: func(err error) { s.log.Warn("upstream", "error", err) },
 	})
-	list.AddErr(err)
+	if err != nil {
+		for _, problem := range problems.All(err) {
+			list.AddErr(errors.New(flagOf(problem.Error())))
+		}
+	}
 	s.handler = handler
 }
 
-// observer receives the events of ledger and engine.
-func (s *server) observer() observe.Observer {
-	if s.events == nil {
-		s.events = newEventLog(s.log)
+// flagOf names the flag in a problem of the one route.
+func flagOf(problem string) string {
+	field, rest, ok := strings.Cut(strings.TrimPrefix(problem, "routes[0]."), ": ")
+	switch {
+	case !ok:
+		return problem
+	case field == "scope":
+		return "--scope-header, --trusted, --unscoped: " + rest
 	}
-	return s.events
+	return "--" + strings.ReplaceAll(field, "_", "-") + ": " + rest
 }
 
 func (c *serveCommand) describe(url string) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/gateway"
 	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/observe"
 )
 
 // retryPause is the time between two tries to reach the ledger.
@@ -31,11 +31,9 @@ type server struct {
 	nodes   nodes
 	pool    *pgxpool.Pool
 	ledger  *fallback.Postgres // nil until the database has answered
-	events  *eventLog
+	events  *observe.Fanout
 	log     *slog.Logger
 }
-
-func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 // firstContact tries the ledger once. What only an operator can put right goes
 // into the list; a database that does not answer does not.
@@ -78,7 +76,7 @@ func (s *server) ledgerConfig() fallback.Config {
 	return fallback.Config{
 		Schema:   s.command.Schema,
 		Migrate:  s.command.Migrate || s.command.Demo,
-		Observer: s.observer(),
+		Observer: s.events,
 	}
 }
 
@@ -161,7 +159,7 @@ func (s *server) start(ctx context.Context) error {
 			s.log.Warn("the ledger cannot be reached; trying again", "error", err)
 		}
 	}
-	s.config.Ledger, s.config.Observer = s.ledger, s.observer()
+	s.config.Ledger, s.config.Observer = s.ledger, s.events
 	engine, err := redfence.New(ctx, s.config)
 	if err != nil {
 		return err
@@ -194,8 +192,7 @@ func (s *server) closeStores() error {
 	if s.pool != nil {
 		s.pool.Close()
 	}
-	if s.events != nil {
-		s.events.close()
-	}
-	return errors.Join(errs...)
+	ctx, cancel := context.WithTimeout(context.Background(), contactTimeout)
+	defer cancel()
+	return errors.Join(append(errs, s.events.Close(ctx))...)
 }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redfence/redfence/internal/testenv"
+)
+
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	clean(t)
+	nodes := testenv.Redis(t, 5)
+	db := testenv.Postgres(t)
+	doctor := func(redis string) (int, []finding) {
+		t.Helper()
+		code, out, errs := program(t, "doctor", "--json", "--redis", redis, "--database", db.URL())
+		var found []finding
+		if err := json.Unmarshal([]byte(out), &found); err != nil {
+			t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
+		}
+		return code, found
+	}
+	has := func(found []finding, what string, fatal bool) bool {
+		return slices.ContainsFunc(found, func(f finding) bool {
+			return f.Fatal == fatal && strings.Contains(f.What, what) && f.Next != ""
+		})
+	}
+
+	code, found := doctor(urls(nodes))
+	if code != exitFailed || !has(found, "", true) {
+		t.Errorf("a database without a ledger: exit code %d, %+v", code, found)
+	}
+	if code, _, errs := program(t, "migrate", "--database", db.URL()); code != exitOK {
+		t.Fatal(errs)
+	}
+	if code, found = doctor(urls(nodes)); code != exitOK {
+		t.Errorf("a sound deployment: exit code %d, %+v", code, found)
+	}
+
+	if err := nodes[0].Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if code, found = doctor(urls(nodes)); code != exitFailed || !has(found, "evict", true) {
+		t.Errorf("an evicting node: exit code %d, %+v", code, found)
+	}
+	twice := urls(nodes[1:3]) + "," + strings.Replace(nodes[1].Addr(), "127.0.0.1", "localhost", 1)
+	if code, found = doctor(twice); code != exitFailed || !has(found, "same server", true) {
+		t.Errorf("a node under two names: exit code %d, %+v", code, found)
+	}
+	for _, n := range nodes[2:] {
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, found = doctor(urls(nodes)); code != exitFailed || !has(found, "2 of 5 nodes answer", true) || !has(found, "does not answer", false) {
+		t.Errorf("three of five nodes down: exit code %d, %+v", code, found)
+	}
+}
+
+func TestStatusTellsTheRoute(t *testing.T) {
+	clean(t)
+	nodes := testenv.Redis(t, 3)
+	db := testenv.OwnPostgres(t)
+	status := func() (int, string) {
+		code, out, errs := program(t, "status", "--redis", urls(nodes), "--database", db.URL())
+		return code, out + errs
+	}
+	if code, out := status(); code != exitOK || !strings.Contains(out, "route   primary") {
+		t.Errorf("all is well: exit code %d\n%s", code, out)
+	}
+	for _, n := range nodes[1:] {
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out := status(); code != exitOK || !strings.Contains(out, "route   fallback") {
+		t.Errorf("no quorum: exit code %d\n%s", code, out)
+	}
+	if err := db.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := status(); code != exitFailed || !strings.Contains(out, "refused") {
+		t.Errorf("no ledger: exit code %d\n%s", code, out)
+	}
+}
+
+func TestResolveDecidesAnUnknownOutcome(t *testing.T) {
+	clean(t)
+	nodes := testenv.Redis(t, 3)
+	db := testenv.Postgres(t)
+	stores := []string{"--redis", urls(nodes), "--database", db.URL()}
+	g := serve(t, append([]string{"--demo", "--preset", "ietf"}, stores...)...)
+	g.ready(t)
+	g.post(t, "/orders?status=500", "order-1", "")
+	if resp := g.post(t, "/orders?status=500", "order-1", ""); resp.StatusCode != http.StatusConflict {
+		t.Fatalf("a duplicate of an unknown outcome: status %d", resp.StatusCode)
+	}
+	code, out, errs := program(t, append([]string{"keys", "show", "order-1"}, stores...)...)
+	var shown row
+	if err := json.Unmarshal([]byte(out), &shown); err != nil || shown.State != "unknown" {
+		t.Fatalf("keys show: exit code %d, %v: %s%s", code, err, out, errs)
+	}
+
+	resolve := append([]string{"resolve", "order-1", "--why", "seen in the ledger of payments"}, stores...)
+	if code, _, errs := program(t, resolve...); code != exitInvalid {
+		t.Errorf("neither released nor completed: exit code %d: %s", code, errs)
+	}
+	body := filepath.Join(t.TempDir(), "body")
+	if err := os.WriteFile(body, []byte("paid"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := append(resolve, "--status", "201", "--header", "Content-Type: text/plain", "--body", body)
+	if code, _, errs := program(t, done...); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	resp := g.post(t, "/orders?status=500", "order-1", "")
+	if resp.StatusCode != http.StatusCreated || read(t, resp) != "paid" || resp.Header.Get("Content-Type") != "text/plain" {
+		t.Errorf("after it was resolved: %d %v", resp.StatusCode, resp.Header)
+	}
+	if code, _, errs := program(t, done...); code != exitFailed {
+		t.Errorf("resolved twice: exit code %d: %s", code, errs)
+	}
+
+	if code, _, errs := program(t, append([]string{"keys", "forget", "order-1", "--why", "erasure"}, stores...)...); code != exitOK {
+		t.Errorf("forget: exit code %d: %s", code, errs)
+	}
+	_, out, _ = program(t, append([]string{"keys", "show", "order-1", "--body"}, stores...)...)
+	var erased row
+	if err := json.Unmarshal([]byte(out), &erased); err != nil || erased.State != "tombstone" || erased.Body != "" {
+		t.Errorf("after forget: %v\n%s", err, out)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	clean(t)
+	if code, out, _ := program(t, "version"); code != exitOK || !strings.Contains(out, "schema") {
+		t.Errorf("version: %d %q", code, out)
+	}
+	if code, out, _ := program(t, "serve", "--help"); code != exitOK || !strings.Contains(out, "REDFENCE_UPSTREAM") || !strings.Contains(out, "DATABASE_URL") {
+		t.Errorf("help: %d %q", code, out)
+	}
+	if code, _, errs := program(t, "fly"); code != exitInvalid {
+		t.Errorf("an unknown command: %d %q", code, errs)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/testenv"
+)
+
+// clean keeps the caller's environment away from the flags.
+func clean(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"REDIS_URL", "DATABASE_URL", "REDFENCE_REDIS", "REDFENCE_DATABASE", "REDFENCE_SECRET"} {
+		t.Setenv(name, "")
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestServeReportsEveryProblemAtOnce(t *testing.T) {
+	clean(t)
+	code, _, errs := program(t, "serve", "--redis", "127.0.0.1:1,127.0.0.1:1", "--preset", "best", "--upstream", "app:80",
+		"--retention=-1s", "--fingerprint", "xml", "--secret-file", filepath.Join(t.TempDir(), "none"))
+	if code != exitInvalid {
+		t.Errorf("exit code %d, want %d", code, exitInvalid)
+	}
+	for _, want := range []string{
+		"2 is even", "same address", "--preset", "--upstream", "--fingerprint", "--scope-header", "--secret-file", "--database: none",
+	} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("nothing said about %s:\n%s", want, errs)
+		}
+	}
+	for line := range strings.Lines(errs) {
+		if !strings.HasPrefix(line, "redfence: ") {
+			t.Errorf("not one line per problem: %q", line)
+		}
+	}
+}
+
+func TestServeNeedsNodesAndUpstream(t *testing.T) {
+	clean(t)
+	code, _, errs := program(t, "serve")
+	if code != exitInvalid || !strings.Contains(errs, "--redis: none") || !strings.Contains(errs, "--upstream") {
+		t.Errorf("exit code %d:\n%s", code, errs)
+	}
+}
+
+func TestPasswordsAreNotRepeated(t *testing.T) {
+	clean(t)
+	_, out, errs := program(t, "serve", "--redis", "redis://u:hunter2@[::1", "--database", "postgres://u:hunter2@h:port/d")
+	if strings.Contains(out+errs, "hunter2") {
+		t.Errorf("a password is shown:\n%s%s", out, errs)
+	}
+}
+
+func TestServeRefusesASchemaThatIsTooNew(t *testing.T) {
+	clean(t)
+	db := testenv.Postgres(t)
+	execute(t, db.URL(), func(ctx context.Context, conn *pgx.Conn) error {
+		if code, _, errs := program(t, "migrate", "--database", db.URL()); code != exitOK {
+			t.Fatal(errs)
+		}
+		_, err := conn.Exec(ctx, "UPDATE idempotency_meta SET version = 99, min_binary = 99")
+		return err
+	})
+	code, _, errs := program(t, "serve", "--redis", "127.0.0.1:1", "--upstream", "http://127.0.0.1:1", "--unscoped", "--preset", "best", "--database", db.URL())
+	if code != exitInvalid || !strings.Contains(errs, "too new") || !strings.Contains(errs, "--preset") {
+		t.Errorf("exit code %d, want %d, and both problems:\n%s", code, exitInvalid, errs)
+	}
+}
+
+func execute(t *testing.T, url string, do func(context.Context, *pgx.Conn) error) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := do(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServeRunsOnceAndReplays(t *testing.T) {
+	clean(t)
+	nodes := testenv.Redis(t, 3)
+	g := serve(t, "--demo", "--redis", urls(nodes), "--database", testenv.Postgres(t).URL())
+	g.ready(t)
+	first := g.post(t, "/orders", "order-1", "a body")
+	if first.StatusCode != http.StatusCreated {
+		t.Fatalf("status %d: %s", first.StatusCode, read(t, first))
+	}
+	again := g.post(t, "/orders", "order-1", "a body")
+	if again.Header.Get("Idempotent-Replayed") != "true" || read(t, again) != read(t, first) {
+		t.Errorf("the second answer is no replay: %v", again.Header)
+	}
+	if other := g.post(t, "/orders", "order-1", "another body"); other.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("another request under the key: status %d, want 422", other.StatusCode)
+	}
+	if code := g.stop(); code != exitOK {
+		t.Errorf("exit code %d:\n%s", code, g.err)
+	}
+	if n := strings.Count(g.out.String(), "demo upstream: execution"); n != 1 {
+		t.Errorf("%d executions, want 1:\n%s", n, g.out)
+	}
+}
+
+func TestServeDrains(t *testing.T) {
+	clean(t)
+	nodes := testenv.Redis(t, 3)
+	g := serve(t, "--demo", "--redis", urls(nodes), "--database", testenv.Postgres(t).URL())
+	g.ready(t)
+	answered := make(chan *http.Response)
+	go func() { answered <- g.post(t, "/orders?sleep=1s", "slow", "") }()
+	eventually(t, func() error {
+		if !strings.Contains(g.out.String(), "execution 1") {
+			return fmt.Errorf("the request has not arrived: %s", g.out)
+		}
+		return nil
+	})
+	stopped := make(chan int)
+	go func() { stopped <- g.stop() }()
+	if resp := <-answered; resp.StatusCode != http.StatusCreated {
+		t.Errorf("a request in flight got %d", resp.StatusCode)
+	}
+	if code := <-stopped; code != exitOK {
+		t.Errorf("exit code %d:\n%s", code, g.err)
+	}
+}
+
+func TestServeWaitsForPostgres(t *testing.T) {
+	clean(t)
+	nodes := testenv.Redis(t, 3)
+	db := testenv.OwnPostgres(t)
+	if err := db.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	g := serve(t, "--demo", "--redis", urls(nodes), "--database", db.URL())
+	if status, body := get(t, g.url+"/-/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("readyz: %d %s", status, body)
+	}
+	if status, body := get(t, g.url+"/-/healthz"); status != http.StatusOK {
+		t.Errorf("healthz: %d %s", status, body)
+	}
+	refused := g.post(t, "/orders", "early", "")
+	if refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("a request before the ledger is there: %d %v", refused.StatusCode, refused.Header)
+	}
+	if err := db.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	g.ready(t)
+	if resp := g.post(t, "/orders", "early", ""); resp.StatusCode != http.StatusCreated {
+		t.Errorf("after the ledger has come: %d", resp.StatusCode)
+	}
+}
+
+func TestServeWithEveryNodeDown(t *testing.T) {
+	clean(t)
+	nodes := testenv.Redis(t, 3)
+	for _, n := range nodes {
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := serve(t, "--demo", "--redis", urls(nodes), "--database", testenv.Postgres(t).URL())
+	g.ready(t)
+	if resp := g.post(t, "/orders", "order-1", ""); resp.StatusCode != http.StatusCreated {
+		t.Fatalf("status %d: %s", resp.StatusCode, read(t, resp))
+	}
+	if again := g.post(t, "/orders", "order-1", ""); again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("no replay: %d %v", again.StatusCode, again.Header)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	clean(t)
+	db := testenv.Postgres(t)
+	code, sql, errs := program(t, "migrate", "--print", "--schema", "rf")
+	if code != exitOK || !strings.Contains(sql, "idempotency_keys") {
+		t.Fatalf("exit code %d: %s\n%s", code, errs, sql)
+	}
+	execute(t, db.URL(), func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "BEGIN;"+sql+"COMMIT")
+		return err
+	})
+	code, out, errs := program(t, "migrate", "--database", db.URL(), "--schema", "rf")
+	if code != exitOK || !strings.Contains(out, fmt.Sprintf("version %d", fallback.SchemaVersion)) {
+		t.Errorf("after the printed SQL: exit code %d: %s%s", code, out, errs)
+	}
+	if code, _, errs := program(t, "migrate", "--database", "postgres://127.0.0.1:1/none"); code != exitFailed || !strings.Contains(errs, "does not answer") {
+		t.Errorf("an unreachable database: exit code %d: %s", code, errs)
+	}
+}
