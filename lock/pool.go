@@ -111,6 +111,15 @@ func (c *conn) PTTL(string) (time.Duration, error) { return 0, errUnbound }
 // Close does nothing: the connection belongs to the call.
 func (c *conn) Close() error { return nil }
 
+// redsyncOver returns a redsync for calls over n nodes.
+func redsyncOver(n int) *redsync.Redsync {
+	pools := make([]redis.Pool, n)
+	for i := range pools {
+		pools[i] = pool{index: i}
+	}
+	return redsync.New(pools...)
+}
+
 // viaRedsync runs a call as redsync's round of that kind and returns what
 // redsync says.
 func (r *Redlock) viaRedsync(ctx context.Context, c *call, key, value string, ttl time.Duration) error {

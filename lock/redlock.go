@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/internal/node"
@@ -113,15 +112,11 @@ func checkOdd(list *problems.List, n int) {
 }
 
 func newRedlock(set *node.Set, cfg Config) *Redlock {
-	pools := make([]redsyncredis.Pool, len(set.Nodes()))
-	for i := range pools {
-		pools[i] = pool{index: i}
-	}
 	return &Redlock{
 		cfg:     cfg,
 		set:     set,
 		nodes:   set.Nodes(),
-		redsync: redsync.New(pools...),
+		redsync: redsyncOver(len(set.Nodes())),
 		canary:  "canary:" + newToken(),
 
 		subscriber: newSubscriber(set.Nodes()),

@@ -1,0 +1,285 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/redfence/redfence/internal/node"
+)
+
+// TestL04_EveryCountDecides goes through every order in which the nodes can
+// vote: a verdict stands once, is the right one, and comes with the first vote
+// that makes it certain.
+func TestL04_EveryCountDecides(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		total := 1
+		for range n {
+			total *= 3
+		}
+		for code := range total {
+			votes := make([]vote, n)
+			for i, rest := 0, code; i < n; i, rest = i+1, rest/3 {
+				votes[i] = yes + vote(rest%3)
+			}
+			checkVerdict(t, votes)
+		}
+	}
+}
+
+func checkVerdict(t *testing.T, votes []vote) {
+	t.Helper()
+	n := len(votes)
+	want := finalVerdict(votes)
+	var c count
+	settled := undecided
+	for i, v := range votes {
+		c = c.with(v)
+		got := c.decide(n)
+		if settled != undecided && got != settled {
+			t.Fatalf("%v: the verdict changed from %v to %v", votes[:i+1], settled, got)
+		}
+		settled = got
+		if certain := certainVerdict(c, n); got != certain {
+			t.Fatalf("%v of %d: %v, certain is %v", votes[:i+1], n, got, certain)
+		}
+	}
+	if settled != want {
+		t.Fatalf("%v: %v, want %v", votes, settled, want)
+	}
+}
+
+func (c count) with(v vote) count {
+	switch v {
+	case yes:
+		c.yes++
+	case no:
+		c.no++
+	case failed:
+		c.failed++
+	}
+	return c
+}
+
+// finalVerdict is the definition, when every node has voted.
+func finalVerdict(votes []vote) outcome {
+	var c count
+	for _, v := range votes {
+		c = c.with(v)
+	}
+	quorum := len(votes)/2 + 1
+	switch {
+	case c.yes >= quorum:
+		return won
+	case c.yes+c.no >= quorum:
+		return refused
+	}
+	return noQuorum
+}
+
+// certainVerdict tries all that the nodes that are still out can say.
+func certainVerdict(c count, n int) outcome {
+	seen := map[outcome]bool{}
+	left := n - c.yes - c.no - c.failed
+	for y := range left + 1 {
+		for r := range left - y + 1 {
+			all := slices.Concat(slices.Repeat([]vote{yes}, c.yes+y), slices.Repeat([]vote{no}, c.no+r),
+				slices.Repeat([]vote{failed}, c.failed+left-y-r))
+			seen[finalVerdict(all)] = true
+		}
+	}
+	if len(seen) > 1 {
+		return undecided
+	}
+	for o := range seen {
+		return o
+	}
+	return undecided
+}
+
+// TestL04_MatrixOnServers meets every mix of free, taken and unreachable nodes,
+// with redsync and without: the verdicts are the same and the right ones.
+func TestL04_MatrixOnServers(t *testing.T) {
+	servers := deploy(t, 5)
+	for _, n := range []int{1, 3, 5} {
+		proxies, clients := links(t, servers[:n])
+		for free := range n + 1 {
+			for taken := range n - free + 1 {
+				for i, p := range proxies {
+					p.setCut(i >= free+taken)
+				}
+				for _, direct := range []bool{false, true} {
+					r := locker(t, clients, Config{Direct: direct, Unguarded: true})
+					name := fmt.Sprintf("%d-%d-%d-%v", n, free, taken, direct)
+					for _, s := range servers[free : free+taken] {
+						must(t, s.Client().Set(t.Context(), r.key(name), valueOf(newToken(), "rival", 0), time.Minute).Err())
+					}
+					lease, err := r.TryAcquire(t.Context(), name)
+					checkOutcome(t, fmt.Sprintf("%d nodes, %d free, %d taken, direct %v", n, free, taken, direct), n, free, taken, err)
+					if lease != nil {
+						must(t, lease.Release(t.Context()))
+					}
+					must(t, r.Close())
+				}
+			}
+		}
+	}
+}
+
+func checkOutcome(t *testing.T, what string, n, free, taken int, err error) {
+	t.Helper()
+	quorum := n/2 + 1
+	var want error
+	switch {
+	case free >= quorum:
+		if err != nil {
+			t.Errorf("%s: %v, want the lease", what, err)
+		}
+		return
+	case free+taken >= quorum:
+		want = ErrTaken
+	default:
+		want = ErrNoQuorum
+	}
+	matches := 0
+	for _, sentinel := range []error{ErrTaken, ErrNoQuorum, ErrTooLate} {
+		if errors.Is(err, sentinel) {
+			matches++
+		}
+	}
+	if !errors.Is(err, want) || !errors.Is(err, ErrNotAcquired) || matches != 1 {
+		t.Errorf("%s: %v, want %v and nothing else", what, err, want)
+	}
+}
+
+func TestL04_TooLate(t *testing.T) {
+	servers := deploy(t, 3)
+	proxies, clients := links(t, servers)
+	for _, direct := range []bool{false, true} {
+		r := locker(t, clients, Config{Direct: direct})
+		must(t, take(t, r, "warm").Release(t.Context()))
+		for _, p := range proxies {
+			p.set(func(s *proxy) { s.delay = 40 * time.Millisecond })
+		}
+		_, err := r.TryAcquire(t.Context(), "x", WithTTL(20*time.Millisecond))
+		wants(t, err, ErrTooLate, ErrNotAcquired)
+		if errors.Is(err, ErrTaken) || errors.Is(err, ErrNoQuorum) {
+			t.Errorf("outcomes are mixed: %v", err)
+		}
+		for _, p := range proxies {
+			p.set(func(s *proxy) { s.delay = 0 })
+		}
+		eventually(t, time.Second, func() error { return noKeys(servers, guardedPrefix) })
+	}
+}
+
+// TestDifferential lets redsync and the direct count judge the same answers.
+func TestDifferential(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{1, 3, 5, 7}).Draw(t, "nodes")
+		votes := rapid.SliceOfN(rapid.SampledFrom([]vote{yes, no, failed}), n, n).Draw(t, "votes")
+		order := rapid.Permutation(indexes(n)).Draw(t, "order")
+		viaRedsync, direct := judgeBy(n, votes, order, false), judgeBy(n, votes, order, true)
+		if viaRedsync != direct {
+			t.Fatalf("redsync: %v, direct: %v", viaRedsync, direct)
+		}
+		if want := finalVerdict(votes); direct != want {
+			t.Fatalf("%v, want %v", direct, want)
+		}
+	})
+}
+
+func indexes(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+var errBroken = errors.New("broken")
+
+// judgeBy plays the nodes' answers to one of the two.
+func judgeBy(n int, votes []vote, order []int, direct bool) outcome {
+	r := newRedlock(new(node.Set), Config{Unguarded: true, Direct: direct}.withDefaults())
+	r.redsync = redsyncOver(n)
+	c := newCall(opAcquire, make([]*node.Node, n), func(_ *slot, value any) (vote, error) {
+		if value == nil {
+			return failed, errBroken
+		}
+		return value.(vote), nil
+	})
+	c.started, c.sent = true, true // the answers come from here
+	go func() {
+		for _, i := range order {
+			if votes[i] == failed {
+				c.slots[i].Reply(nil, nil, errBroken)
+				continue
+			}
+			c.slots[i].Reply(nil, votes[i], nil)
+		}
+	}()
+	err := r.run(context.Background(), c, "k", "v", time.Minute)
+	if (err == nil) != (c.outcome() == won) {
+		return undecided // redsync and the count disagree: equal to no verdict
+	}
+	return c.outcome()
+}
+
+func TestRankedFence(t *testing.T) {
+	for _, c := range []struct {
+		counters []int64
+		n        int
+		want     int64
+	}{
+		{[]int64{7}, 1, 7},
+		{[]int64{7, 9}, 3, 9},
+		{[]int64{7, 9, 8}, 3, 8},
+		{[]int64{5, 9, 7}, 5, 9},
+		{[]int64{5, 9, 7, 8}, 5, 8},
+		{[]int64{5, 9, 7, 8, 6}, 5, 7},
+	} {
+		if got := rankedFence(slices.Clone(c.counters), c.n); got != c.want {
+			t.Errorf("rankedFence(%v of %d) = %d, want %d", c.counters, c.n, got, c.want)
+		}
+	}
+}
+
+// TestFenceGrowsWhateverAnswers is the argument of fence.go as a property:
+// whatever nodes grant, and whatever other locks do in between, a fence is
+// larger than every one handed out before.
+func TestFenceGrowsWhateverAnswers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{3, 5, 7}).Draw(t, "nodes")
+		quorum := n/2 + 1
+		counters := make([]int64, n)
+		var last int64
+		for range rapid.IntRange(1, 20).Draw(t, "locks") {
+			for i := range counters { // locks that failed, or were granted here only
+				counters[i] += int64(rapid.IntRange(0, 3).Draw(t, "drift"))
+			}
+			order := rapid.Permutation(indexes(n)).Draw(t, "order")
+			k := rapid.IntRange(quorum, n).Draw(t, "grants")
+			var granted []int64
+			for _, i := range order[:k] {
+				counters[i]++
+				granted = append(granted, counters[i])
+			}
+			fence := rankedFence(granted, n)
+			if fence <= last {
+				t.Fatalf("fence %d after %d: %v", fence, last, counters)
+			}
+			last = fence
+			// Known to a majority, or written back to one.
+			back := rapid.Permutation(indexes(n)).Draw(t, "written back")
+			for _, i := range back[:quorum] {
+				counters[i] = max(counters[i], fence)
+			}
+		}
+	})
+}
