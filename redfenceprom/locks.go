@@ -17,7 +17,7 @@ type locks struct {
 
 func newLocks(b *builder) locks {
 	return locks{
-		held: b.gauge("redfence_locks_held", "Locks that this process holds now, processing locks of Do included."),
+		held: b.gauge("redfence_locks_held", "Locks that this process holds now; the processing locks of Do are not among them."),
 		wait: b.histograms("redfence_lock_acquire_duration_seconds",
 			"Time from the call to the lock, or to giving up, by result.", "result"),
 		length: b.histograms("redfence_lock_hold_duration_seconds",
