@@ -4,9 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/redfence/redfence"
 	"github.com/redfence/redfence/fallback"
@@ -14,6 +19,7 @@ import (
 	"github.com/redfence/redfence/internal/node"
 	"github.com/redfence/redfence/internal/problems"
 	"github.com/redfence/redfence/observe"
+	"github.com/redfence/redfence/redfenceprom"
 )
 
 type serveCommand struct {
@@ -40,6 +46,7 @@ type serveCommand struct {
 	Wait         time.Duration `placeholder:"TIME" help:"How long a duplicate waits for the one in flight. Defaults to not at all."`
 	SecretFile   string        `placeholder:"FILE" help:"File with a secret of 16 bytes or more that keys fingerprints and cached records (or REDFENCE_SECRET)."`
 	DrainTimeout time.Duration `default:"30s" help:"How long requests may take to end after SIGTERM."`
+	Metrics      bool          `default:"true" negatable:"" help:"Serve metrics for Prometheus under /-/metrics."`
 	LogLevel     slog.Level    `default:"info" help:"debug, info, warn or error; debug tells of every request."`
 }
 
@@ -98,7 +105,7 @@ func (c *serveCommand) secrets(list *problems.List) []redfence.Secret {
 func (c *serveCommand) prepare(a *app) (*server, error) {
 	var list problems.List
 	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
-	s := &server{command: c, later: new(laterEngine), log: log, events: observe.NewFanout(0, observe.NewSlog(log))}
+	s := &server{command: c, later: new(laterEngine), log: log, counts: redfenceprom.New(), events: observe.NewFanout(0, observe.NewSlog(log))}
 	s.nodes = c.clients(&list)
 	s.pool = c.ledgerFlags.pool(a.ctx, &list)
 	s.config = redfence.Config{Nodes: s.nodes.universal(), Secrets: c.secrets(&list), Ledger: fallback.NewMemory()}
@@ -120,7 +127,7 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 // flags.
 func (s *server) handle(list *problems.List) {
 	handler, err := gateway.New(gateway.Config{
-		Engine: s.later, Routes: []gateway.Route{s.command.route()}, Ready: s.later.ready,
+		Engine: s.later, Routes: []gateway.Route{s.command.route()}, Ready: s.later.ready, Metrics: s.metrics(),
 		Error: func(err error) { s.log.Warn("upstream", "error", err) },
 	})
 	if err != nil {
@@ -129,6 +136,16 @@ func (s *server) handle(list *problems.List) {
 		}
 	}
 	s.handler = handler
+}
+
+// metrics returns the page for Prometheus, nil when it is not wanted.
+func (s *server) metrics() http.Handler {
+	if !s.command.Metrics {
+		return nil
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.counts, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
 // flagOf names the flag in a problem of the one route.

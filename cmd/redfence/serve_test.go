@@ -107,6 +107,9 @@ func TestServeRunsOnceAndReplays(t *testing.T) {
 	if other := g.post(t, "/orders", "order-1", "another body"); other.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("another request under the key: status %d, want 422", other.StatusCode)
 	}
+	if status, body := get(t, g.url+"/-/metrics"); status != http.StatusOK || !strings.Contains(body, "redfence_") {
+		t.Errorf("metrics: %d %s", status, body)
+	}
 	if code := g.stop(); code != exitOK {
 		t.Errorf("exit code %d:\n%s", code, g.err)
 	}

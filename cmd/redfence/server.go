@@ -17,6 +17,7 @@ import (
 	"github.com/redfence/redfence/gateway"
 	"github.com/redfence/redfence/internal/problems"
 	"github.com/redfence/redfence/observe"
+	"github.com/redfence/redfence/redfenceprom"
 )
 
 // retryPause is the time between two tries to reach the ledger.
@@ -31,6 +32,7 @@ type server struct {
 	nodes   nodes
 	pool    *pgxpool.Pool
 	ledger  *fallback.Postgres // nil until the database has answered
+	counts  *redfenceprom.Collector
 	events  *observe.Fanout
 	log     *slog.Logger
 }
@@ -72,11 +74,14 @@ func (s *server) fatal(ctx context.Context, err error) error {
 	return list.Err()
 }
 
+// observer receives the events of ledger and engine.
+func (s *server) observer() observe.Observer { return observe.Tee(s.counts, s.events) }
+
 func (s *server) ledgerConfig() fallback.Config {
 	return fallback.Config{
 		Schema:   s.command.Schema,
 		Migrate:  s.command.Migrate || s.command.Demo,
-		Observer: s.events,
+		Observer: s.observer(),
 	}
 }
 
@@ -159,7 +164,7 @@ func (s *server) start(ctx context.Context) error {
 			s.log.Warn("the ledger cannot be reached; trying again", "error", err)
 		}
 	}
-	s.config.Ledger, s.config.Observer = s.ledger, s.events
+	s.config.Ledger, s.config.Observer = s.ledger, s.observer()
 	engine, err := redfence.New(ctx, s.config)
 	if err != nil {
 		return err

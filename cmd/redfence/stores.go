@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/lock"
 )
 
 // contactTimeout bounds the first contact with a store.
@@ -28,32 +29,31 @@ func (f nodeFlags) clients(list *problems.List) nodes {
 	}
 	var made nodes
 	for i, text := range f.Redis {
-		options, err := parseNode(strings.TrimSpace(text))
+		client, err := dialNode(strings.TrimSpace(text))
 		if err != nil {
 			list.Add("--redis, entry %d: %w", i+1, err)
 			continue
 		}
-		made = append(made, redis.NewClient(options))
+		made = append(made, client)
 	}
 	return made
 }
 
-// parseNode reads a URL or host:port and sets what safety depends on.
-func parseNode(text string) (*redis.Options, error) {
+// dialNode makes a client of a URL or host:port, with the options that safety
+// depends on.
+func dialNode(text string) (*redis.Client, error) {
 	if text == "" {
 		return nil, errors.New("empty; give redis://host:port")
 	}
 	if !strings.Contains(text, "://") {
 		text = "redis://" + text
 	}
-	options, err := redis.ParseURL(text)
-	if err != nil {
-		// The library's error may repeat the URL, and with it the password.
+	clients, err := lock.Dial(text)
+	if err != nil || len(clients) != 1 {
+		// The cause may repeat the URL, and with it the password.
 		return nil, errors.New("not a Redis URL; give redis://user:password@host:port or host:port")
 	}
-	options.ContextTimeoutEnabled = true
-	options.MaxRetries = -1
-	return options, nil
+	return clients[0].(*redis.Client), nil
 }
 
 // nodes are the clients of the Redis nodes.
