@@ -29,6 +29,8 @@ type childSpec struct {
 	Policy   Policy
 	// Die: the handler kills its own process.
 	Die bool
+	// Stream: the handler says that its response cannot be recorded.
+	Stream bool
 }
 
 // A child runs one Do; its handler prints a line and then blocks until its
@@ -106,6 +108,12 @@ func (spec childSpec) run(ctx context.Context) error {
 		fmt.Println("started", ex.Fence(), ex.Attempt())
 		if spec.Die {
 			os.Exit(1)
+		}
+		if spec.Stream {
+			if err := ex.Unreplayable(ctx, 200, "it streams"); err != nil {
+				return Response{}, err
+			}
+			fmt.Println("streams")
 		}
 		<-ctx.Done()
 		fmt.Println("cancelled", context.Cause(ctx))

@@ -95,7 +95,7 @@ type Policy struct {
 	// finds one calls it, once the dead owner's time is over (MaxProcessing
 	// and a margin after its claim), and then goes by its decision.
 	// Defaults to none: an operator decides.
-	Recover Recover
+	Recover Recover `json:"-"`
 	// Tx are the options of DoTx's transactions. Defaults to READ COMMITTED.
 	Tx pgx.TxOptions
 	// FailOpen runs the handler unprotected, at least once and unrecorded,

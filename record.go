@@ -88,9 +88,11 @@ func decodeResponse(codec *payload.Codec, row *fallback.Record) (Response, error
 	return Response{Status: p.Status, Header: p.Header, Body: p.Body}, nil
 }
 
-// erase takes the response of a forgotten key out of the cache.
+// erase leaves a marker with the fence of the erasure on every node of the
+// cache (R12).
 func (e *Engine) erase(ctx context.Context, row *fallback.Record) error {
 	return e.cache.Forget(ctx, cache.Record{
-		Digest: row.Digest, Token: row.Token, Fence: row.Fence, ExpiresAt: row.ExpiresAt,
+		Kind: cache.Forgotten, Digest: row.Digest, Token: row.Token, Fence: row.Fence,
+		Fingerprint: cache.Fingerprint(row.Fingerprint), ExpiresAt: row.ExpiresAt,
 	}, row.Now)
 }
