@@ -48,7 +48,14 @@ func needServers(t *testing.T) {
 
 func TestNothingRunsTwiceWhileRedisDiesAndComesBack(t *testing.T) {
 	needServers(t)
-	dir := filepath.Join(t.TempDir(), "run")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.Rel(here, filepath.Join(t.TempDir(), "run")) // as the default is: relative
+	if err != nil {
+		t.Fatal(err)
+	}
 	code, out := chaos(t, "-duration", "16s", "-seed", "2", "-out", dir)
 	if code != 0 || lastLine(out) != "verdict: fine (0)" {
 		t.Fatalf("exit code %d, last line %q", code, lastLine(out))

@@ -15,6 +15,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,8 +29,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/chaos/internal/check"
+	"github.com/redfence/redfence/chaos/internal/cluster"
 	"github.com/redfence/redfence/chaos/internal/history"
 	"github.com/redfence/redfence/chaos/internal/report"
+	"github.com/redfence/redfence/chaos/internal/scenario"
 )
 
 // failure is the exit code of a run that could not be done.
@@ -45,7 +48,8 @@ type runCommand struct {
 	Seed      uint64        `default:"1" help:"Decides schedule and load; not how threads interleave."`
 	Nodes     int           `default:"5" enum:"1,3,5,7" help:"Redis nodes: ${enum}."`
 	Instances int           `default:"3" help:"Engine instances."`
-	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME." type:"path"`
+	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
+	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
 	Mutant    string        `help:"Break this rule in the instances on purpose, to see that it is noticed."`
 	Rehearse  bool          `help:"Rehearse in one process, even if servers are installed."`
 	JSON      bool          `name:"json" help:"Print the report as JSON on standard output."`
@@ -78,10 +82,48 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "chaos: %v (see -help)\n", err)
 		return failure
 	}
-	if strings.HasPrefix(parsed.Command(), "check") {
-		return finish(cli.Check.judge())(cli.Check.JSON, stdout, stderr)
+	var r verdict
+	asJSON := cli.Run.JSON
+	switch {
+	case strings.HasPrefix(parsed.Command(), "check"):
+		r, err = cli.Check.judge()
+		asJSON = cli.Check.JSON
+	case cli.Run.Scenario != "":
+		r, err = cli.Run.play(ctx, stderr)
+	default:
+		r, err = cli.Run.do(ctx, stderr)
 	}
-	return finish(cli.Run.do(ctx, stderr))(cli.Run.JSON, stdout, stderr)
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "%v\nverdict: %v (%d)\n", err, check.Invalid, failure)
+		return failure
+	}
+	return finish(r, asJSON, stdout, stderr)
+}
+
+// verdict is what a run ends with.
+type verdict interface {
+	// Text writes it for a person; its last line is the verdict.
+	Text(w io.Writer) error
+	JSON(w io.Writer) error
+	// Exit returns the exit code and the last line without "verdict: ".
+	Exit() (code int, line string)
+}
+
+// finish prints the verdict and returns the exit code.
+func finish(v verdict, asJSON bool, stdout, stderr io.Writer) int {
+	code, line := v.Exit()
+	var err error
+	if asJSON {
+		err = v.JSON(stdout)
+		_, _ = fmt.Fprintf(stderr, "verdict: %s\n", line)
+	} else {
+		err = v.Text(stdout)
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+		return failure
+	}
+	return code
 }
 
 // longFlags lets -flag stand for --flag, as everywhere in Go.
@@ -111,38 +153,58 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 	if setup.Instances < 1 {
 		return report.Report{}, fmt.Errorf("chaos: -instances is %d; at least 1", setup.Instances)
 	}
-	dir := r.Out
-	if dir == "" {
-		dir = filepath.Join("chaos-report", fmt.Sprintf("%d-%s", r.Seed, time.Now().UTC().Format("20060102-150405")))
+	dir, err := r.folder(fmt.Sprint(r.Seed))
+	if err != nil {
+		return report.Report{}, err
 	}
 	return run(ctx, setup, dir, show)
 }
 
+// folder is where the report goes: an absolute path, because instances have
+// working folders of their own.
+func (r *runCommand) folder(name string) (string, error) {
+	dir := r.Out
+	if dir == "" {
+		dir = filepath.Join("chaos-report", name+"-"+time.Now().UTC().Format("20060102-150405"))
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("chaos: %w", err)
+	}
+	return dir, nil
+}
+
+// play plays scripted scenarios.
+func (r *runCommand) play(ctx context.Context, stderr io.Writer) (report scenario.Report, err error) {
+	chosen, err := scenario.Select(r.Scenario)
+	if err != nil {
+		return report, err
+	}
+	if err := missingServers(); err != nil {
+		return report, fmt.Errorf("chaos: scenarios need servers: %w", err)
+	}
+	bin, err := os.MkdirTemp("", "redfence-chaos-")
+	if err != nil {
+		return report, fmt.Errorf("chaos: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(bin)) }()
+	binary, err := cluster.Build(ctx, bin)
+	if err != nil {
+		return report, err
+	}
+	dir, err := r.folder("scenarios")
+	if err != nil {
+		return report, err
+	}
+	results, err := scenario.Play(ctx, chosen, scenario.Options{Binary: binary, Dir: dir, Mutant: r.Mutant, Progress: stderr})
+	return scenario.NewReport(results, r.Mutant), err
+}
+
+// judge judges an old run again.
 func (c *checkCommand) judge() (report.Report, error) {
 	h, err := history.Load(c.Dir)
 	if err != nil {
 		return report.Report{}, fmt.Errorf("chaos: %w", err)
 	}
 	return judged(h, c.Dir)
-}
-
-// finish prints a report, or why there is none, and returns the exit code.
-func finish(r report.Report, err error) func(asJSON bool, stdout, stderr io.Writer) int {
-	return func(asJSON bool, stdout, stderr io.Writer) int {
-		if err != nil {
-			_, _ = fmt.Fprintf(stderr, "%v\nverdict: %v (%d)\n", err, check.Invalid, failure)
-			return failure
-		}
-		if asJSON {
-			err = r.JSON(stdout)
-			_, _ = fmt.Fprintf(stderr, "verdict: %s\n", r.Verdict)
-		} else {
-			err = r.Text(stdout)
-		}
-		if err != nil {
-			_, _ = fmt.Fprintln(stderr, err)
-			return failure
-		}
-		return r.Code
-	}
 }

@@ -44,6 +44,9 @@ func New(h *history.History, result check.Result, dir string) Report {
 	return r
 }
 
+// Exit returns the exit code and the verdict.
+func (r Report) Exit() (int, string) { return r.Code, r.Verdict }
+
 // JSON writes the report as one JSON object.
 func (r Report) JSON(w io.Writer) error {
 	enc := json.NewEncoder(w)

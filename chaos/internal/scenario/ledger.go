@@ -12,22 +12,22 @@ import (
 // ledgerScenarios are about Postgres dying, blocking and losing replies.
 var ledgerScenarios = []Scenario{
 	{"g", "row-expired", "a retry after the retention is a new life of the key", func(s *stage) {
-		s.exceptions.Expired[key] = true
+		s.exceptions.Expired[s.key] = true
 		brief := []string{"-lease", "300ms", "-max-processing", "500ms", "-retention", "500ms"}
 		one, two := s.player(with{args: brief}), s.player(with{args: brief})
-		first := one.served(key)
-		again := two.served(key)
+		first := one.served(s.key)
+		again := two.served(s.key)
 		s.expect(again.Body == first.Body, "the first retry got %s, want %s", again.Body, first.Body)
-		s.started(key, 1)
+		s.started(s.key, 1)
 		s.renewed(two, first.Body)
-		second := one.served(key)
-		s.expect(second.Body == two.served(key).Body, "the second life has two answers")
-		s.expect(s.starts(key) == 2, "%d starts, want 2", s.starts(key))
+		second := one.served(s.key)
+		s.expect(second.Body == two.served(s.key).Body, "the second life has two answers")
+		s.expect(s.starts(s.key) == 2, "%d starts, want 2", s.starts(s.key))
 	}},
 	{"h", "ledger-killed-before-completion", "Postgres dies between claim and completion and comes back", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"before-complete": "wait"}})
 		two := s.player(with{})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("before-complete")
 		s.rig("kill Postgres", s.stores.Postgres.Kill())
 		s.open("before-complete")
@@ -35,76 +35,76 @@ var ledgerScenarios = []Scenario{
 			s.expect(!op.Durable, "the answer is marked as durable while Postgres is down")
 		}
 		s.rig("restart Postgres", s.stores.Postgres.Restart())
-		two.served(key)
-		one.served(key)
+		two.served(s.key)
+		one.served(s.key)
 	}},
 	{"h2", "asynchronous-commit", "the database's default is asynchronous commit; Postgres dies right after an answer", func(s *stage) {
 		s.configure("ALTER SYSTEM SET synchronous_commit = off", "ALTER SYSTEM SET wal_writer_delay = '10s'")
 		defer s.configure("ALTER SYSTEM RESET ALL")
 		one, two := s.player(with{}), s.player(with{})
-		two.served("warm")
-		one.served(key)
+		two.served(s.key + "-warm")
+		one.served(s.key)
 		s.rig("kill Postgres", s.stores.Postgres.Kill())
 		s.kill(0, 1, 2, 3, 4)
 		s.rig("restart Postgres", s.stores.Postgres.Restart())
 		s.restart(0, 1, 2, 3, 4)
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"k2", "reply-of-the-completion-lost", "the ledger has recorded the completion and its reply is lost", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"before-complete": "wait"}})
 		two := s.player(with{})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("before-complete")
 		one.Postgres.CutReplies(1)
 		s.open("before-complete")
 		s.await(first)
 		s.expect(one.Postgres.Cuts() == 0, "no reply was cut off")
-		two.served(key)
-		one.served(key)
+		two.served(s.key)
+		one.served(s.key)
 	}},
 	{"q2", "reply-of-the-claim-lost", "the ledger has granted the claim and its reply is lost", func(s *stage) {
 		one := s.player(with{args: shortLease, failpoints: map[string]string{"before-claim": "wait"}})
 		two := s.player(with{args: shortLease})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("before-claim")
 		one.Postgres.CutReplies(1)
 		s.open("before-claim")
 		s.await(first)
 		s.expect(one.Postgres.Cuts() == 0, "no reply was cut off")
-		two.served(key)
-		one.served(key)
+		two.served(s.key)
+		one.served(s.key)
 	}},
 	{"t", "row-locked-by-another-session", "a stopped session holds the row's lock", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
-		first := one.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
-		release := s.lockRow(key)
-		s.expect(!two.post(key, asks{}).OK(), "a duplicate of a locked row got an answer")
+		first := one.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
+		release := s.lockRow(s.key)
+		s.expect(!two.post(s.key, asks{}).OK(), "a duplicate of a locked row got an answer")
 		s.open("go")
 		s.sleep(time.Second) // the completion meets the lock
 		release()
 		s.await(first)
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"u", "ledger-down", "finished keys replay from the cache, fresh ones are refused, while Postgres is down", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
-		first := one.served(key)
-		two.served(key)
+		first := one.served(s.key)
+		two.served(s.key)
 		s.rig("kill Postgres", s.stores.Postgres.Kill())
-		again := two.served(key)
+		again := two.served(s.key)
 		s.expect(again.Body == first.Body, "the replay is %s, want %s", again.Body, first.Body)
-		op := two.post("fresh", asks{})
+		op := two.post(s.key+"-fresh", asks{})
 		s.expect(op.Status == 503 || op.Status == 0, "a fresh key got %d %s", op.Status, op.Body)
-		s.expect(s.starts("fresh") == 0, "a fresh key started without a ledger")
+		s.expect(s.starts(s.key+"-fresh") == 0, "a fresh key started without a ledger")
 		s.rig("restart Postgres", s.stores.Postgres.Restart())
-		two.served("fresh")
+		two.served(s.key + "-fresh")
 	}},
 }
 
 // renewed posts until another answer than the old one comes.
 func (s *stage) renewed(p *player, old string) {
 	s.eventually(check.Liveness, 15*time.Second, func() string {
-		if op := p.served(key); op.Body != old {
+		if op := p.served(s.key); op.Body != old {
 			return ""
 		}
 		s.sleep(50 * time.Millisecond)

@@ -22,49 +22,49 @@ var (
 var ownerScenarios = []Scenario{
 	{"e", "handler-longer-than-the-lock", "a handler runs for several leases, which are renewed", func(s *stage) {
 		one, two := s.player(with{args: shortLease}), s.player(with{args: shortLease})
-		first := one.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
+		first := one.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
 		for end := time.Now().Add(4 * lease); time.Now().Before(end); s.sleep(lease / 6) {
-			two.refused(key)
+			two.refused(s.key)
 		}
 		s.open("go")
 		s.expect(s.await(first).OK(), "the owner got no answer")
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"e2", "stopped-past-the-lease", "SIGSTOP past the lease under Hold: nobody takes over, the owner completes late", func(s *stage) {
 		one, two := s.player(with{args: shortLease}), s.player(with{args: shortLease})
-		first := one.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
+		first := one.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
 		s.rig("stop the owner", one.Program.Pause())
 		for end := time.Now().Add(3 * lease); time.Now().Before(end); s.sleep(lease / 6) {
-			two.refused(key)
+			two.refused(s.key)
 		}
 		s.open("go")
 		s.rig("let the owner go on", one.Program.Resume())
 		s.expect(s.await(first).OK(), "the owner got no answer")
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"e3", "stopped-past-the-lease-retry", "SIGSTOP past the lease under Retry: the stale claim cannot complete", func(s *stage) {
-		s.exceptions.Starts[key] = 2
+		s.exceptions.Starts[s.key] = 2
 		one, two := s.player(with{args: retry}), s.player(with{args: retry})
-		first := one.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
+		first := one.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
 		s.rig("stop the owner", one.Program.Pause())
-		two.refused(key)
+		two.refused(s.key)
 		s.open("go")
-		two.served(key)
+		two.served(s.key)
 		s.rig("let the owner go on", one.Program.Resume())
 		stale := s.await(first)
 		s.expect(!stale.OK() || !stale.Durable || stale.Replayed, "the stale owner answered %d %s as durable", stale.Status, stale.Body)
-		s.expect(s.starts(key) == 2, "%d starts, want 2", s.starts(key))
-		one.served(key)
+		s.expect(s.starts(s.key) == 2, "%d starts, want 2", s.starts(s.key))
+		one.served(s.key)
 	}},
 	{"m", "fails-after-its-effect", "a handler answers 500 after its effect: unknown, never again by itself", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
-		op := one.post(key, asks{then: "fail"})
+		op := one.post(s.key, asks{then: "fail"})
 		s.expect(op.Status == http.StatusInternalServerError, "the owner's client got %d", op.Status)
-		two.refused(key)
-		one.refused(key)
+		two.refused(s.key)
+		one.refused(s.key)
 	}},
 	{"n", "client-gone", "the client vanishes while the handler is at work", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
@@ -72,60 +72,60 @@ var ownerScenarios = []Scenario{
 		done := make(chan struct{})
 		s.group.Go(func() {
 			defer close(done)
-			one.postIn(gone, key, asks{waitFor: "go"})
+			one.postIn(gone, s.key, asks{waitFor: "go"})
 		})
-		s.started(key, 1)
+		s.started(s.key, 1)
 		leave()
 		<-done
-		two.refused(key)
+		two.refused(s.key)
 		s.open("go")
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"n2", "handler-panics", "a handler panics after its effect: unknown, never again by itself", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
-		op := one.post(key, asks{then: "panic"})
+		op := one.post(s.key, asks{then: "panic"})
 		s.expect(!op.OK(), "the owner's client got %d", op.Status)
-		two.refused(key)
+		two.refused(s.key)
 	}},
 	{"x", "owner-dies-after-its-effect", "Hold: the key is unknown and does not run again", func(s *stage) {
 		one := s.player(with{args: shortLease, failpoints: map[string]string{"before-complete": "exit"}})
 		two := s.player(with{args: shortLease})
-		one.post(key, asks{})
+		one.post(s.key, asks{})
 		one.reached("before-complete")
 		for end := time.Now().Add(3 * lease); time.Now().Before(end); s.sleep(lease / 6) {
-			two.refused(key)
+			two.refused(s.key)
 		}
-		s.state(key, "unknown")
+		s.state(s.key, "unknown")
 	}},
 	{"x2", "owner-dies-after-its-effect-retry", "Retry: another takes over after the lease, under a larger fence", func(s *stage) {
-		s.exceptions.Starts[key] = 2
+		s.exceptions.Starts[s.key] = 2
 		one := s.player(with{args: retry, failpoints: map[string]string{"before-complete": "exit"}})
 		two := s.player(with{args: retry})
-		one.post(key, asks{})
+		one.post(s.key, asks{})
 		one.reached("before-complete")
-		two.refused(key)
-		two.served(key)
-		s.expect(s.starts(key) == 2, "%d starts, want 2", s.starts(key))
+		two.refused(s.key)
+		two.served(s.key)
+		s.expect(s.starts(s.key) == 2, "%d starts, want 2", s.starts(s.key))
 	}},
 	{"y", "owner-dies-before-its-effect", "Hold: nobody can know, so the key does not run again", func(s *stage) {
 		one := s.player(with{args: shortLease, failpoints: map[string]string{"before-effect": "exit"}})
 		two := s.player(with{args: shortLease})
-		one.post(key, asks{})
+		one.post(s.key, asks{})
 		one.reached("before-effect")
 		for end := time.Now().Add(3 * lease); time.Now().Before(end); s.sleep(lease / 6) {
-			two.refused(key)
+			two.refused(s.key)
 		}
-		s.state(key, "unknown")
-		s.expect(s.starts(key) == 0, "%d starts, want none", s.starts(key))
+		s.state(s.key, "unknown")
+		s.expect(s.starts(s.key) == 0, "%d starts, want none", s.starts(s.key))
 	}},
 	{"y2", "owner-dies-before-its-effect-retry", "Retry: another runs it after the lease", func(s *stage) {
 		one := s.player(with{args: retry, failpoints: map[string]string{"before-effect": "exit"}})
 		two := s.player(with{args: retry})
-		one.post(key, asks{})
+		one.post(s.key, asks{})
 		one.reached("before-effect")
-		two.refused(key)
-		two.served(key)
-		s.expect(s.starts(key) == 1, "%d starts, want 1", s.starts(key))
+		two.refused(s.key)
+		two.served(s.key)
+		s.expect(s.starts(s.key) == 1, "%d starts, want 1", s.starts(s.key))
 	}},
 }
 

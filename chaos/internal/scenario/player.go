@@ -141,7 +141,7 @@ func (p *player) setRedis(f proxy.Faults) {
 func (p *player) onRoute(route string) {
 	p.stage.eventually(check.Liveness, 10*time.Second, func() string {
 		p.stage.probes++
-		key := fmt.Sprintf("probe-%d", p.stage.probes)
+		key := fmt.Sprintf("%s-probe-%d", p.stage.key, p.stage.probes)
 		op := p.post(key, asks{})
 		if got := p.stage.recorder.StartedOn(key); !op.OK() || got != route {
 			return fmt.Sprintf("a fresh key is answered %d by the %s route, want %s", op.Status, got, route)

@@ -11,152 +11,149 @@ import (
 	"github.com/redfence/redfence/chaos/internal/check"
 )
 
-// key is the one that most scenarios are about.
-const key = "k"
-
 // redisScenarios are about what Redis nodes forget, and who can reach them.
 var redisScenarios = []Scenario{
 	{"a", "finished-in-redis-only", "finished, every node lost, retry elsewhere", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
-		one.served(key)
+		one.served(s.key)
 		s.kill(0, 1, 2, 3, 4)
-		two.served(key)
+		two.served(s.key)
 		s.restart(0, 1, 2, 3, 4)
 		two.onRoute("primary")
-		two.served(key)
-		one.served(key)
+		two.served(s.key)
+		one.served(s.key)
 	}},
 	{"b", "owner-paused-under-redlock", "owner stands between lock and claim, quorum lost, another instance serves", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"after-lock": "wait"}})
 		two := s.player(with{})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("after-lock")
 		s.kill(0, 1, 2)
-		two.served(key)
+		two.served(s.key)
 		s.open("after-lock")
 		s.await(first)
-		one.served(key)
+		one.served(s.key)
 	}},
 	{"c", "one-instance-cut-off", "one instance cut off from Redis, the other not, one key in both", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
 		one.cutRedis()
 		one.onRoute("fallback")
-		first := two.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
-		one.refused(key)
-		other := one.begin("other", asks{waitFor: "go"})
-		s.started("other", 1)
-		two.refused("other")
+		first := two.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
+		one.refused(s.key)
+		other := one.begin(s.key+"-other", asks{waitFor: "go"})
+		s.started(s.key+"-other", 1)
+		two.refused(s.key + "-other")
 		s.open("go")
 		s.expect(s.await(first).OK() && s.await(other).OK(), "an owner got no answer")
-		one.served(key)
-		two.served("other")
+		one.served(s.key)
+		two.served(s.key + "-other")
 	}},
 	{"d", "one-instance-back", "nodes come back for one instance and not for the other, at work", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
 		s.kill(0, 1, 2, 3, 4)
 		one.onRoute("fallback")
-		first := one.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
+		first := one.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
 		one.cutRedis()
 		s.restart(0, 1, 2, 3, 4)
 		two.onRoute("primary")
-		two.refused(key)
+		two.refused(s.key)
 		s.open("go")
 		s.expect(s.await(first).OK(), "the owner got no answer")
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"f", "restarted-node-forgets", "a majority forgets the lock while its owner stands before the claim", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"after-lock": "wait"}})
 		two := s.player(with{})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("after-lock")
 		s.restart(0, 1, 2)
 		s.kill(3, 4)
-		two.served(key)
+		two.served(s.key)
 		s.open("after-lock")
 		s.await(first)
-		one.served(key)
+		one.served(s.key)
 	}},
 	{"i", "clock-of-a-node", "locks lapse early on a majority, or linger, as after a clock jump", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
-		first := one.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
+		first := one.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
 		s.expire(time.Millisecond, 0, 1, 2)
-		two.refused(key)
+		two.refused(s.key)
 		s.expire(time.Minute, 3, 4)
 		s.open("go")
 		s.expect(s.await(first).OK(), "the owner got no answer")
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"k", "cache-write-fails", "the response reaches no node", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"before-cache-put": "error"}})
 		two := s.player(with{})
-		one.served(key)
+		one.served(s.key)
 		one.reached("before-cache-put")
-		two.served(key)
+		two.served(s.key)
 	}},
 	{"l", "two-node-sets", "two instances with different node sets during a roll-out", func(s *stage) {
 		one := s.player(with{nodes: []int{0, 1, 2}, failpoints: map[string]string{"after-lock": "wait"}})
 		two := s.player(with{nodes: []int{2, 3, 4}})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("after-lock")
 		s.expire(time.Millisecond, 2)
-		two.served(key)
+		two.served(s.key)
 		s.open("after-lock")
 		s.await(first)
-		one.served(key)
+		one.served(s.key)
 	}},
 	{"p", "begun-before-the-breaker-opened", "a request stands before the lock while its instance changes its route", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"before-lock": "wait"}})
 		two := s.player(with{})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("before-lock")
 		s.kill(0, 1, 2, 3, 4)
 		one.onRoute("fallback")
-		two.served(key)
+		two.served(s.key)
 		s.open("before-lock")
 		s.await(first)
-		one.served(key)
+		one.served(s.key)
 	}},
 	{"q", "reply-of-the-acquire-lost", "a majority takes the lock and its replies are lost", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"before-lock": "wait"}})
 		two := s.player(with{})
-		first := one.begin(key, asks{})
+		first := one.begin(s.key, asks{})
 		one.reached("before-lock")
 		for _, link := range one.Redis[:3] {
 			link.CutReplies(1)
 		}
 		s.open("before-lock")
 		s.expect(s.await(first).OK(), "the owner got no answer")
-		two.served(key)
+		two.served(s.key)
 		s.eventually(check.Liveness, 15*time.Second, s.locksLeft)
 	}},
 	{"v", "taken-lock-of-a-finished-key", "the owner has answered and not yet unlocked, the caches are empty", func(s *stage) {
 		one := s.player(with{failpoints: map[string]string{"before-unlock": "wait", "before-cache-put": "error"}})
 		two := s.player(with{})
-		one.served(key)
+		one.served(s.key)
 		one.reached("before-cache-put")
-		op := two.post(key, asks{})
+		op := two.post(s.key, asks{})
 		s.expect(op.Status == http.StatusOK, "answered %d %s, want the response", op.Status, op.Body)
 	}},
 	{"o", "contention-is-no-outage", "many duplicates of a key at work must not open the breaker", func(s *stage) {
 		one, two := s.player(with{}), s.player(with{})
-		first := one.begin(key, asks{waitFor: "go"})
-		s.started(key, 1)
+		first := one.begin(s.key, asks{waitFor: "go"})
+		s.started(s.key, 1)
 		for range 30 {
-			two.refused(key)
+			two.refused(s.key)
 		}
 		two.onRoutePrimaryAtOnce()
 		s.open("go")
 		s.expect(s.await(first).OK(), "the owner got no answer")
-		two.served(key)
+		two.served(s.key)
 	}},
 }
 
 // onRoutePrimaryAtOnce posts one fresh key, which must take the primary route.
 func (p *player) onRoutePrimaryAtOnce() {
-	const fresh = "fresh"
+	fresh := p.stage.key + "-fresh"
 	op := p.post(fresh, asks{})
 	got := p.stage.recorder.StartedOn(fresh)
 	p.stage.expect(op.OK() && got == "primary", "a fresh key is answered %d by the %s route", op.Status, got)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -128,7 +127,7 @@ func playOne(ctx context.Context, s Scenario, stores *cluster.Stores, o Options)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
-	st, err := newStage(ctx, stores, o, filepath.Join(o.Dir, s.Name))
+	st, err := newStage(ctx, stores, o, s.Name)
 	if err != nil {
 		return Result{}, err
 	}

@@ -23,6 +23,7 @@ type stage struct {
 	options  Options
 	stores   *cluster.Stores
 	dir      string
+	key      string // the one that the scenario is about
 	began    time.Time
 	recorder *recorder.Recorder
 	client   *http.Client
@@ -42,12 +43,13 @@ type curtain struct {
 	what  string
 }
 
-func newStage(ctx context.Context, stores *cluster.Stores, o Options, dir string) (*stage, error) {
+func newStage(ctx context.Context, stores *cluster.Stores, o Options, name string) (*stage, error) {
+	dir := filepath.Join(o.Dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	s := &stage{
-		ctx: ctx, options: o, stores: stores, dir: dir, began: time.Now(),
+		ctx: ctx, options: o, stores: stores, dir: dir, key: name, began: time.Now(),
 		client:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 20 * time.Second},
 		exceptions: check.Exceptions{Starts: map[string]int{}, Expired: map[string]bool{}},
 	}

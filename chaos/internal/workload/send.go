@@ -56,7 +56,7 @@ func Send(ctx context.Context, client *http.Client, base string, op *history.Op,
 		op.Err = err.Error() // cut off: not an answer
 		return
 	}
-	op.Status, op.Body = resp.StatusCode, string(text)
+	op.Status, op.Body = resp.StatusCode, strings.TrimSpace(string(text))
 	op.Fence = resp.Header.Get(redfencehttp.FenceHeader)
 	op.Replayed = resp.Header.Get(redfencehttp.ReplayedHeader) == "true"
 	if !op.OK() {
