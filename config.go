@@ -21,6 +21,9 @@ type Config struct {
 	Nodes []redis.UniversalClient
 	// CacheNodes keep the cache of responses, if not Nodes.
 	CacheNodes []redis.UniversalClient
+	// OnOtherNodes says what New does when the engines of the ledger have
+	// recorded other nodes. Defaults to WarnOfOtherNodes.
+	OnOtherNodes OtherNodes
 	// Ledger arbitrates claims and keeps responses: fallback.Open, or
 	// fallback.NewMemory for one process without durability. It stays the
 	// caller's.
@@ -123,6 +126,9 @@ func (c Config) check(list *problems.List) {
 		list.Add("Nodes: none; give an odd number of independent Redis masters, usually 5 (lock.Dial makes clients)")
 	case n%2 == 0:
 		list.Add("Nodes: %d is even; a majority needs an odd number: add one or leave one out", n)
+	}
+	if c.OnOtherNodes > MoveToNodes {
+		list.Add("OnOtherNodes: unknown value %d", c.OnOtherNodes)
 	}
 	if c.Ledger == nil {
 		list.Add("Ledger: none; open Postgres with fallback.Open, or use fallback.NewMemory for one process")

@@ -118,3 +118,38 @@ func newMemoryEngine(t testing.TB, change func(*Config)) *Engine {
 	})
 	return engine
 }
+
+func TestOtherNodesAreNoticed(t *testing.T) {
+	ledger := fallback.NewMemory()
+	start := func(what OtherNodes, addrs ...string) (*recorder, error) {
+		events := &recorder{}
+		engine, err := New(t.Context(), Config{Nodes: deadNodes(t, addrs...), Ledger: ledger, OnOtherNodes: what, Observer: events})
+		if err == nil {
+			must(t, engine.Close(t.Context()))
+		}
+		return events, err
+	}
+	three := []string{"127.0.0.1:3", "127.0.0.1:1", "127.0.0.1:2"}
+	five := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4", "127.0.0.1:5"}
+	steps := []struct {
+		name  string
+		what  OtherNodes
+		nodes []string
+		warns int
+		fails bool
+	}{
+		{"the first engine records its nodes", RefuseOtherNodes, three, 0, false},
+		{"the same in another order", RefuseOtherNodes, []string{three[1], three[0], three[2]}, 0, false},
+		{"others, warn", WarnOfOtherNodes, five, 1, false},
+		{"others, refuse", RefuseOtherNodes, five, 0, true},
+		{"a declared migration", MoveToNodes, five, 0, false},
+		{"an instance that is still to roll", WarnOfOtherNodes, three, 1, false},
+		{"all rolled", RefuseOtherNodes, five, 0, false},
+	}
+	for _, s := range steps {
+		events, err := start(s.what, s.nodes...)
+		if (err != nil) != s.fails || events.count("node_set_differs") != s.warns {
+			t.Errorf("%s: %v, %d warnings", s.name, err, events.count("node_set_differs"))
+		}
+	}
+}

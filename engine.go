@@ -56,7 +56,10 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("redfence: %w", err)
 	}
 	e.background = newBackground(e)
-	e.syncClock(ctx)
+	if err := e.greetLedger(ctx); err != nil {
+		e.closeRooms()
+		return nil, fmt.Errorf("redfence: %w", err)
+	}
 	return e, nil
 }
 
@@ -100,12 +103,16 @@ func (e *Engine) newSet(list *problems.List, name string, clients []redis.Univer
 	return set
 }
 
-// syncClock reads a row that does not exist, so that the first cached record
-// can be judged. Without an answer the first request does it.
-func (e *Engine) syncClock(ctx context.Context) {
+// greetLedger compares the nodes with the ledger's, and reads a row that does
+// not exist, so that the first cached record can be judged by the ledger's
+// clock. A ledger that does not answer is no reason not to start.
+func (e *Engine) greetLedger(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
-	_, _ = e.ledger.Read(ctx, Key{}.in(doNamespace).Digest())
+	if _, err := e.ledger.Read(ctx, Key{}.in(doNamespace).Digest()); err != nil {
+		return nil
+	}
+	return e.checkNodes(ctx)
 }
 
 // Route returns the route that this process takes now.

@@ -155,3 +155,13 @@ type RecoveryAsked struct {
 
 // Name implements Event.
 func (RecoveryAsked) Name() string { return "recovery_asked" }
+
+// NodeSetDiffers says that this engine was started with other Redis nodes than
+// the engines of its ledger have recorded.
+type NodeSetDiffers struct {
+	Own, Recorded string
+	Since         time.Time
+}
+
+// Name implements Event.
+func (NodeSetDiffers) Name() string { return "node_set_differs" }
