@@ -22,7 +22,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newEngine returns an engine on one Redis node, in memory, and a ledger.
-func newEngine(t testing.TB, ledger fallback.Ledger) *redfence.Engine {
+func newEngine(t testing.TB, ledger fallback.Ledger, configure ...func(*redfence.Config)) *redfence.Engine {
+	t.Helper()
+	engine, _ := newEngineOn(t, ledger, configure...)
+	return engine
+}
+
+// newEngineOn also returns its Redis.
+func newEngineOn(t testing.TB, ledger fallback.Ledger, configure ...func(*redfence.Config)) (*redfence.Engine, *miniredis.Miniredis) {
 	t.Helper()
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
@@ -31,8 +38,11 @@ func newEngine(t testing.TB, ledger fallback.Ledger) *redfence.Engine {
 	t.Cleanup(server.Close)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { client.Close() })
-	nodes := []redis.UniversalClient{client}
-	engine, err := redfence.New(context.Background(), redfence.Config{Nodes: nodes, Ledger: ledger})
+	cfg := redfence.Config{Nodes: []redis.UniversalClient{client}, Ledger: ledger, NearCache: -1}
+	for _, change := range configure {
+		change(&cfg)
+	}
+	engine, err := redfence.New(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +53,7 @@ func newEngine(t testing.TB, ledger fallback.Ledger) *redfence.Engine {
 			t.Errorf("close the engine: %v", err)
 		}
 	})
-	return engine
+	return engine, server
 }
 
 // A service is a protected handler behind a real socket.
