@@ -91,8 +91,8 @@ func (p *Postgres) checkSettings(ctx context.Context, c *pgx.Conn) (found []Find
 		fmt.Sprintf("use %d or newer", oldestServer))
 	add(persistence != "p", true, "idempotency_keys is not a permanent table: a crash would empty it",
 		"ALTER TABLE idempotency_keys SET LOGGED")
-	add(missing != "", true, "the role lacks "+missing, "GRANT it, see docs/OPERATIONS.md")
-	add(!sequence, true, "the role lacks UPDATE on the sequence idempotency_fence", "GRANT it, see docs/OPERATIONS.md")
+	add(missing != "", true, "the role lacks "+missing, "grant it: fallback.PrintGrants prints how")
+	add(!sequence, true, "the role lacks UPDATE on the sequence idempotency_fence", "grant it: fallback.PrintGrants prints how")
 	add(fsync != "on", false, "fsync is off: a crash of the machine loses acknowledged responses", "ALTER SYSTEM SET fsync = on")
 	add(pages != "on", false, "full_page_writes is off: a crash may tear pages", "ALTER SYSTEM SET full_page_writes = on")
 	add(commit != "on" && commit != "remote_apply", false,

@@ -1,10 +1,14 @@
 package fallback_test
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/internal/testenv"
@@ -162,4 +166,19 @@ func TestI55GhostClaim(t *testing.T) {
 			t.Fatalf("a ghost claim: %+v", row)
 		}
 	})
+}
+
+// asRole makes a pool's sessions act as a role.
+func asRole(role string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role }
+}
+
+// newCleanupConn connects while a test ends, when its pools may be closed.
+func newCleanupConn(t testing.TB, pool *pgxpool.Pool) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.ConnectConfig(context.WithoutCancel(t.Context()), pool.Config().ConnConfig.Copy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -156,3 +156,12 @@ func schemaVersion(ctx context.Context, tx pgx.Tx, schema string) (version int, 
 	}
 	return version, err
 }
+
+// PrintGrants writes the GRANT statements for the least privileged role that a
+// ledger can work with. The role that migrates owns the tables.
+func PrintGrants(w io.Writer, schema, role string) error {
+	orString(&schema, "public")
+	text := strings.ReplaceAll(load("grants", schema, "").text, "{role}", pgx.Identifier{role}.Sanitize())
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
