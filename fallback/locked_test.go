@@ -31,6 +31,7 @@ func lockRow(t testing.TB, pool *pgxpool.Pool, d fallback.Digest) (unlock func()
 // TestI32LockedRow: another session holds the row lock of one key of a batch.
 // The others are served; that key is busy, and served when the lock is gone.
 func TestI32LockedRow(t *testing.T) {
+	t.Parallel()
 	server := testenv.Postgres(t)
 	lockTimeout := 200 * time.Millisecond
 	l := openLedger(t, newPool(t, server.URL()), func(c *fallback.Config) { c.LockTimeout = lockTimeout })
@@ -129,6 +130,7 @@ func TestI32LockedRow(t *testing.T) {
 // the others are served. The poison is a trigger: what people put into a row
 // (a NUL in a header value, text that is not UTF-8) no longer can be one.
 func TestI46PoisonRow(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool)
 	poison := newRequest(holdPolicy())
@@ -163,6 +165,7 @@ func TestI46PoisonRow(t *testing.T) {
 // TestI31FencesGrow: one key is acquired and released from many sessions while
 // the sweeper runs. In the order of the commits its fences only grow.
 func TestI31FencesGrow(t *testing.T) {
+	t.Parallel()
 	url := testenv.Postgres(t).URL()
 	var ledgers []*fallback.Postgres
 	for range 6 {
@@ -212,6 +215,7 @@ func TestI31FencesGrow(t *testing.T) {
 // that is drawn for the insert branch before the conflict is seen can be
 // inserted after a larger one was granted and its row deleted.
 func TestReleaseByDeleteBreaksFences(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	openLedger(t, pool)
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE naive (digest int PRIMARY KEY, fence bigint)"); err != nil {

@@ -60,6 +60,7 @@ func mustRead(t testing.TB, l fallback.Ledger, d fallback.Digest) fallback.Recor
 // TestI29LostReply: the claim commits, its answer is lost. The verdict is
 // unknown; a re-read finds the claim under its token, with a deadline.
 func TestI29LostReply(t *testing.T) {
+	t.Parallel()
 	server := testenv.Postgres(t)
 	link, via := newLink(t, server.URL())
 	l := openLedger(t, newPool(t, via), brisk)
@@ -99,6 +100,7 @@ func TestI29LostReply(t *testing.T) {
 // TestI55GhostClaim: the first send of a claim is delayed on the way, another
 // attempt is granted and released, then the first lands after its not-after.
 func TestI55GhostClaim(t *testing.T) {
+	t.Parallel()
 	server := testenv.Postgres(t)
 	link, via := newLink(t, server.URL())
 	l := openLedger(t, newPool(t, via), brisk)

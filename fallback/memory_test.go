@@ -8,6 +8,7 @@ import (
 )
 
 func TestMemoryConformance(t *testing.T) {
+	t.Parallel()
 	ledgertest.Run(t, func(*testing.T) ledgertest.Harness {
 		return ledgertest.Harness{Ledger: fallback.NewMemory()}
 	})

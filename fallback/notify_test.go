@@ -20,6 +20,7 @@ func awaitHint(t *testing.T, wake <-chan struct{}) {
 // TestWakeAcrossProcesses: a hint reaches a waiter of another ledger on the
 // same database, and only keys that somebody waits for cost a notification.
 func TestWakeAcrossProcesses(t *testing.T) {
+	t.Parallel()
 	url := testenv.Postgres(t).URL()
 	owner, waiter := openLedger(t, newPool(t, url)), openLedger(t, newPool(t, url))
 	d := newRequest(holdPolicy()).Digest
@@ -47,6 +48,7 @@ func TestWakeAcrossProcesses(t *testing.T) {
 // TestReconnectWakesAll: when the listener's connection breaks, hints may be
 // lost: every waiter is told to re-read once it listens again.
 func TestReconnectWakesAll(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool)
 	listening := func() (pid int) {
@@ -69,6 +71,7 @@ func TestReconnectWakesAll(t *testing.T) {
 // TestPollOnly: in poll-only mode nothing is listened to and nothing is sent;
 // waiters of the same process are woken all the same.
 func TestPollOnly(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool, func(c *fallback.Config) { c.Listen.Off = true })
 	d := newRequest(holdPolicy()).Digest

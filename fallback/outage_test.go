@@ -18,6 +18,7 @@ import (
 // the same ledger, without a restart of ours. No acknowledged completion is
 // lost, new keys are refused meanwhile and served afterwards.
 func TestI24PostgresKilled(t *testing.T) {
+	t.Parallel()
 	server := testenv.OwnPostgres(t)
 	l := openLedger(t, newPool(t, server.URL()), brisk)
 	ctx, stop := context.WithCancel(t.Context())
@@ -81,6 +82,7 @@ func TestI24PostgresKilled(t *testing.T) {
 // within their bounds; a claim that was sent is unconfirmed; when the server
 // goes on, so does the ledger.
 func TestPostgresSilent(t *testing.T) {
+	t.Parallel()
 	server := testenv.OwnPostgres(t)
 	l := openLedger(t, newPool(t, server.URL()), brisk)
 	mustClaim(t, l, newRequest(holdPolicy()))
@@ -112,6 +114,7 @@ func TestPostgresSilent(t *testing.T) {
 // TestI25PoolExhausted: the application holds every connection of the pool.
 // That is overload of this process, and nothing is sent.
 func TestI25PoolExhausted(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL(), func(c *pgxpool.Config) { c.MaxConns = 2 })
 	l := openLedger(t, pool, func(c *fallback.Config) {
 		c.AcquireTimeout, c.Listen.Off = 50*time.Millisecond, true
@@ -142,6 +145,7 @@ func TestI25PoolExhausted(t *testing.T) {
 
 // TestQueueBounded: calls beyond MaxQueue are refused at once.
 func TestQueueBounded(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL(), func(c *pgxpool.Config) { c.MaxConns = 1 })
 	l := openLedger(t, pool, func(c *fallback.Config) { c.MaxQueue, c.Listen.Off = 4, true })
 	busy, err := pool.Acquire(t.Context())

@@ -50,6 +50,7 @@ func openLedger(t testing.TB, pool *pgxpool.Pool, edit ...func(*fallback.Config)
 }
 
 func TestPostgresConformance(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	openLedger(t, pool)
 	ledgertest.Run(t, func(t *testing.T) ledgertest.Harness {

@@ -34,6 +34,7 @@ func database(t testing.TB, pool *pgxpool.Pool) string {
 // transactions override it, and Check says so. What a transaction had in force
 // is told by a trigger.
 func TestI36AsynchronousCommit(t *testing.T) {
+	t.Parallel()
 	url := testenv.Postgres(t).URL()
 	admin := newPool(t, url)
 	exec(t, admin, "ALTER DATABASE "+database(t, admin)+" SET synchronous_commit = off")
@@ -84,6 +85,7 @@ func mentions(found []fallback.Finding, word string) bool {
 
 // TestStricterCommitIsKept: remote_apply is stricter than on, and stays.
 func TestStricterCommitIsKept(t *testing.T) {
+	t.Parallel()
 	url := testenv.Postgres(t).URL()
 	admin := newPool(t, url)
 	exec(t, admin, "ALTER DATABASE "+database(t, admin)+" SET synchronous_commit = remote_apply")
@@ -103,6 +105,7 @@ func TestStricterCommitIsKept(t *testing.T) {
 // TestStatementTimeoutBounds: the timeout that is set by a statement before
 // the main one bounds the main one.
 func TestStatementTimeoutBounds(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool, brisk)
 	exec(t, pool, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -124,6 +127,7 @@ func TestStatementTimeoutBounds(t *testing.T) {
 // TestI47ForeignSessions: the suite passes whatever the session is set to, and
 // without prepared statements, as through a pooler in transaction mode.
 func TestI47ForeignSessions(t *testing.T) {
+	t.Parallel()
 	settings := map[string]func(*pgxpool.Config){
 		"session settings": func(c *pgxpool.Config) {
 			for name, value := range map[string]string{
@@ -158,6 +162,7 @@ func TestI47ForeignSessions(t *testing.T) {
 // TestUnnamedStatementsLeaveNothing: through a pooler each transaction may meet
 // another server connection, so none may depend on an earlier one.
 func TestUnnamedStatementsLeaveNothing(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL(), func(c *pgxpool.Config) {
 		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		c.MaxConns = 1
@@ -176,6 +181,7 @@ func TestUnnamedStatementsLeaveNothing(t *testing.T) {
 // TestDeallocatedStatements: an application that cleans its connections
 // (DISCARD ALL, DEALLOCATE ALL) takes our prepared statements along.
 func TestDeallocatedStatements(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL(), func(c *pgxpool.Config) { c.MaxConns = 1 })
 	l := openLedger(t, pool, func(c *fallback.Config) { c.Listen.Off = true })
 	for range 3 {
@@ -191,6 +197,7 @@ func TestDeallocatedStatements(t *testing.T) {
 // TestI47Sequence: a sequence that caches, cycles, skips or is not permanent
 // is refused, everything at once and with the fix.
 func TestI47Sequence(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	openLedger(t, pool)
 	exec(t, pool, "ALTER SEQUENCE idempotency_fence CACHE 32 INCREMENT 2 CYCLE")
@@ -211,6 +218,7 @@ func TestI47Sequence(t *testing.T) {
 // refused until an operator adopts it. Fences then go on far above, and
 // take-overs rest until the longest lease granted before has ended.
 func TestI47RestoredDump(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool)
 	p := holdPolicy()
@@ -260,6 +268,7 @@ func TestI47RestoredDump(t *testing.T) {
 // TestFailOverIsAdopted: another timeline of the same system is adopted
 // without asking, once, and told.
 func TestFailOverIsAdopted(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	first := openLedger(t, pool)
 	before := mustClaim(t, first, newRequest(holdPolicy()))
@@ -285,6 +294,7 @@ func TestFailOverIsAdopted(t *testing.T) {
 
 // TestOpenErrors: what keeps a ledger from being opened is one clear error.
 func TestOpenErrors(t *testing.T) {
+	t.Parallel()
 	server := testenv.Postgres(t)
 	pool := newPool(t, server.URL())
 	open := func(cfg fallback.Config, words ...string) {
@@ -331,6 +341,7 @@ func TestOpenErrors(t *testing.T) {
 // TestInDoubt: a row of a state or a record version that this binary does not
 // know is never claimed, lapsed, decided or swept.
 func TestInDoubt(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool, brisk)
 	for _, change := range []string{

@@ -49,6 +49,7 @@ func sweepAll(t testing.TB, l *fallback.Postgres) (removed int64) {
 // TestSweep: only rows that have been claimable for longer than the grace are
 // removed; nothing goes by the age of a claim.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool, func(c *fallback.Config) { c.Sweep.Pages = 1 })
 	row := func(p fallback.Policy, old time.Duration, end func(fallback.Ref) error) fallback.Digest {
@@ -111,6 +112,7 @@ func TestSweep(t *testing.T) {
 
 // TestOneSweeper: while another session sweeps, this one does not.
 func TestOneSweeper(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool, func(c *fallback.Config) {
 		c.StatementTimeout, c.LockTimeout = time.Minute, 50*time.Second
@@ -155,6 +157,7 @@ func TestOneSweeper(t *testing.T) {
 
 // TestSweeperRuns: the sweeper works by itself.
 func TestSweeperRuns(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool, func(c *fallback.Config) { c.Sweep = fallback.Sweep{Interval: 5 * time.Millisecond} })
 	r := newRequest(holdPolicy())
@@ -168,6 +171,7 @@ func TestSweeperRuns(t *testing.T) {
 // TestUpdatesStayInTheirPage: no index but the primary key is kept up, so that
 // claim, renewal and completion of a key are heap-only updates.
 func TestUpdatesStayInTheirPage(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool)
 	for range 20 {

@@ -45,6 +45,7 @@ func recorded(r fallback.Ref, body string) fallback.Completion {
 
 // TestCompleteTx: the handler's effect and the completion are one commit.
 func TestCompleteTx(t *testing.T) {
+	t.Parallel()
 	l, effects := txLedger(t)
 	r := newRequest(holdPolicy())
 	mine := mustClaim(t, l, r)
@@ -72,6 +73,7 @@ func TestCompleteTx(t *testing.T) {
 // TestI42CommitLost: whether a COMMIT whose answer is lost took effect is told
 // by the row: completed under the token, or still processing under it.
 func TestI42CommitLost(t *testing.T) {
+	t.Parallel()
 	l, effects := txLedger(t)
 	r := newRequest(holdPolicy())
 	mine := mustClaim(t, l, r)
@@ -103,6 +105,7 @@ func TestI42CommitLost(t *testing.T) {
 // TestI54RunAgain: the function ran again after a lost COMMIT, and the first
 // commit lands meanwhile. The second finds no row to complete and rolls back.
 func TestI54RunAgain(t *testing.T) {
+	t.Parallel()
 	l, effects := txLedger(t)
 	r := newRequest(holdPolicy())
 	mine := mustClaim(t, l, r)
@@ -132,6 +135,7 @@ func TestI54RunAgain(t *testing.T) {
 // longer than a renewal interval commits, as nothing renews its row; one whose
 // claim was renewed meanwhile would not.
 func TestI43SnapshotTransaction(t *testing.T) {
+	t.Parallel()
 	l, effects := txLedger(t)
 	r := newRequest(holdPolicy())
 	mine := mustClaim(t, l, r)
@@ -164,6 +168,7 @@ func TestI43SnapshotTransaction(t *testing.T) {
 // TestIdleTransactionEnds: a transaction that sits idle with its locks is ended
 // by the server.
 func TestIdleTransactionEnds(t *testing.T) {
+	t.Parallel()
 	l, effects := txLedger(t)
 	tx, err := l.BeginTx(t.Context(), pgx.TxOptions{}, 50*time.Millisecond)
 	if err != nil {

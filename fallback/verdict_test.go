@@ -14,6 +14,7 @@ import (
 // TestVerdictNeedsCommit: the rows of a claim arrive, then its commit fails.
 // That is no grant.
 func TestVerdictNeedsCommit(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool)
 	exec(t, pool, `CREATE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -36,6 +37,7 @@ func TestVerdictNeedsCommit(t *testing.T) {
 // TestDeadlineCountsFromTheSend: a claim, a renewal and a re-read that take
 // long on the way promise their owner no more than the lease from their send.
 func TestDeadlineCountsFromTheSend(t *testing.T) {
+	t.Parallel()
 	link, via := newLink(t, testenv.Postgres(t).URL())
 	l := openLedger(t, newPool(t, via), func(c *fallback.Config) { c.Listen.Off = true })
 	mustClaim(t, l, newRequest(holdPolicy()))
@@ -90,6 +92,7 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 // TestServerInTrouble: what the server is short of (disk, memory, connections)
 // is the ledger's trouble, not the row's, and it passes.
 func TestServerInTrouble(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	l := openLedger(t, pool)
 	exec(t, pool, `CREATE TABLE trouble (code text);
@@ -125,6 +128,7 @@ func TestServerInTrouble(t *testing.T) {
 // TestLeastPrivilege: a role with what PrintGrants prints, and no more, can do
 // all that a ledger does.
 func TestLeastPrivilege(t *testing.T) {
+	t.Parallel()
 	pool := newPool(t, testenv.Postgres(t).URL())
 	openLedger(t, pool)
 	var grants strings.Builder
