@@ -1,0 +1,38 @@
+package meta
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// Links between the pages of the repository lead somewhere.
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, name := range textFiles(t) {
+		if filepath.Ext(name) != ".md" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			to, _, _ := strings.Cut(m[1], "#")
+			if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(name), to)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, to)
+			}
+		}
+	}
+	if links < 5 {
+		t.Errorf("saw %d links", links)
+	}
+}
