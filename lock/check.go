@@ -79,16 +79,19 @@ func sameServer(infos []map[string]string) []Finding {
 }
 
 func examine(ctx context.Context, i int, client redis.UniversalClient) (map[string]string, []Finding) {
-	addr := "?"
-	if c, ok := client.(*redis.Client); ok {
-		addr = c.Options().Addr
-	}
+	addr := node.Address(client)
 	info, err := readInfo(ctx, client)
 	if err != nil {
 		return nil, []Finding{{Index: i, Node: addr, Problem: "INFO: " + err.Error(),
 			Fix: "see that it runs, that it can be reached and that its user may call INFO"}}
 	}
 	findings := judgeInfo(info)
+	if node.FailsOver(client) {
+		findings = append(findings, Finding{
+			Problem: "it fails over to a replica, which may not know the latest locks and fences",
+			Fix: "fine where the ledger arbitrates; for the stand-alone lock set min-replicas-to-write 1 and " +
+				"do not rely on fences, or use masters without replicas"})
+	}
 	for j := range findings {
 		findings[j].Index, findings[j].Node = i, addr
 	}

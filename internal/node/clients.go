@@ -32,6 +32,21 @@ func settingsOf(client redis.UniversalClient) settings {
 	return settings{addr: fmt.Sprintf("%T", client), shareable: true}
 }
 
+// Address returns where a client connects to, for people.
+func Address(client redis.UniversalClient) string { return settingsOf(client).addr }
+
+// FailsOver says whether the server behind a client may be replaced by a
+// replica of it: Sentinel or Cluster as one node.
+func FailsOver(client redis.UniversalClient) bool {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().Addr == failoverAddress
+	case *redis.ClusterClient:
+		return true
+	}
+	return false
+}
+
 // CheckClients reports every problem of the clients in one error: none, a nil
 // client, an address twice, options that safety depends on. Clients whose
 // options cannot be read are refused unless trust is set.
