@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/redfence/redfence"
 	"github.com/redfence/redfence/fallback"
 )
+
+var quiet = log.New(io.Discard, "", 0)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
