@@ -29,6 +29,9 @@ type peerOrder struct {
 	Contender string          `json:"contender"`
 	Servers   contend.Servers `json:"servers"`
 	Name      string          `json:"name"`
+	Tally     string          `json:"tally,omitempty"`
+	Warm      time.Duration   `json:"warm,omitempty"`
+	For       time.Duration   `json:"for,omitempty"`
 }
 
 // A peer is another process of this program.
@@ -117,10 +120,13 @@ func obey(ctx context.Context, lines *bufio.Scanner, out io.Writer) error {
 	if err := json.Unmarshal(lines.Bytes(), &order); err != nil {
 		return err
 	}
-	if order.Role != "wait" {
-		return fmt.Errorf("unknown role %q", order.Role)
+	switch order.Role {
+	case "wait":
+		return waitInTurn(ctx, order, lines, out)
+	case "storm":
+		return beGust(ctx, order, lines, out)
 	}
-	return waitInTurn(ctx, order, lines, out)
+	return fmt.Errorf("unknown role %q", order.Role)
 }
 
 // waitInTurn locks the name whenever it is told to, and says when it had it.

@@ -53,7 +53,7 @@ func lockContenders() []contend.LockContender {
 }
 
 func doContenders() []contend.DoContender {
-	return []contend.DoContender{contend.NaiveDurable, contend.Naive, contend.LedgerOnly, contend.Engine, contend.EngineFallback}
+	return []contend.DoContender{contend.NaiveDurable, contend.Naive, contend.LedgerOnly, contend.Engine, contend.EngineNear, contend.EngineFallback}
 }
 
 // compare measures the chosen scenarios, each with each number of callers.

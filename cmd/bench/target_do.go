@@ -62,21 +62,23 @@ func freshLatency(ctx context.Context, b *bench) (outcome, error) {
 	}, nil
 }
 
-// replayRate judges replays from Redis by their ratio to a plain GET.
+// replayRate judges replays from Redis by their ratio to a plain GET, and
+// those from the near cache by their rate.
 func replayRate(ctx context.Context, b *bench) (outcome, error) {
-	results, err := b.doRound(ctx, manyCallers, (*bench).replays, contend.PlainGet, contend.Engine)
+	results, err := b.doRound(ctx, manyCallers, (*bench).replays, contend.PlainGet, contend.Engine, contend.EngineNear)
 	if err != nil {
 		return outcome{results: results}, err
 	}
-	picked, err := pick(results, contend.PlainGet.Name, contend.Engine.Name)
+	picked, err := pick(results, contend.PlainGet.Name, contend.Engine.Name, contend.EngineNear.Name)
 	if err != nil {
 		return outcome{results: results}, err
 	}
 	ratio := picked[1].Ratio(picked[0]).Median
+	near := measure.SpreadOf(picked[2].Rates()).Median
 	return outcome{
-		figure:  fmt.Sprintf("%.1fx of a plain GET", ratio),
+		figure:  fmt.Sprintf("%.1fx of a plain GET, near cache %.0f/s", ratio, near),
 		met:     ratio >= 4,
-		reached: false, // the goal speaks of the near cache as well, which is not measured yet
+		reached: ratio >= 7 && near >= 1_000_000,
 		results: results,
 	}, nil
 }

@@ -3,16 +3,10 @@ package contend
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redfence/redfence"
-	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/lock"
-	"github.com/redfence/redfence/observe"
 )
 
 // Unguarded is the engine's processing lock: our Redlock without restart
@@ -93,85 +87,3 @@ func (l *oursLocker) TryLock(ctx context.Context, name string) (Unlock, bool, er
 }
 
 func (l *oursLocker) Close() error { return errors.Join(l.locker.Close(), closeAll(l.clients)) }
-
-// Engine is Do of our engine on the primary route.
-var Engine = DoContender{
-	Name:    "redfence",
-	Options: "Engine.Do, primary route: cache on all nodes, Redlock, Postgres ledger; secret set; pgx pool of 16 connections",
-	Open: func(ctx context.Context, s Servers) (Doer, error) {
-		return OpenEngine(ctx, s)
-	},
-}
-
-// EngineFallback is Do of our engine kept on the fallback route.
-var EngineFallback = DoContender{
-	Name:    "redfence-fallback",
-	Options: "Engine.Do, fallback route: Postgres ledger only; pgx pool of 16 connections",
-	Open: func(ctx context.Context, s Servers) (Doer, error) {
-		d, err := OpenEngine(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		if err := d.engine.ForceRoute(observe.Fallback); err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
-		return d, nil
-	},
-}
-
-// EngineDoer is an engine with the stores that it needs.
-type EngineDoer struct {
-	engine  *redfence.Engine
-	ledger  *fallback.Postgres
-	pool    *pgxpool.Pool
-	clients []*redis.Client
-}
-
-// OpenEngine opens an engine as a process of its own would.
-func OpenEngine(ctx context.Context, s Servers) (*EngineDoer, error) {
-	pool, err := openPool(ctx, s.Postgres, 16)
-	if err != nil {
-		return nil, err
-	}
-	d := &EngineDoer{pool: pool}
-	if d.ledger, err = fallback.Open(ctx, pool, fallback.Config{Migrate: true}); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("open the ledger: %w", err)
-	}
-	var nodes []redis.UniversalClient
-	d.clients, nodes = dialOurs(s.Redis)
-	d.engine, err = redfence.New(ctx, redfence.Config{
-		Nodes: nodes, Ledger: d.ledger, NearCache: -1, // replays are measured from Redis
-		Secrets: []redfence.Secret{{ID: 1, Key: []byte("benchmark's own secret, not a real one")}},
-	})
-	if err != nil {
-		return nil, errors.Join(err, d.closeStores())
-	}
-	return d, nil
-}
-
-// Do implements Doer.
-func (d *EngineDoer) Do(ctx context.Context, id string, work Work) ([]byte, bool, error) {
-	req := redfence.Request{Scope: "bench", ID: id, Fingerprint: redfence.Fingerprint{Version: 1, Sum: []byte(id)}}
-	res, err := d.engine.Do(ctx, req, func(context.Context, *redfence.Execution) (redfence.Response, error) {
-		body, err := work()
-		return redfence.Response{Status: 200, Body: body}, err
-	})
-	if err == nil && !res.Durable {
-		err = errors.New("redfence: the response is not durable")
-	}
-	return res.Response.Body, res.Outcome != redfence.Executed, err
-}
-
-// Close drains the engine and frees connections.
-func (d *EngineDoer) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return errors.Join(d.engine.Close(ctx), d.closeStores())
-}
-
-func (d *EngineDoer) closeStores() error {
-	err := errors.Join(d.ledger.Close(), closeAll(d.clients))
-	d.pool.Close()
-	return err
-}

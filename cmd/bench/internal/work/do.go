@@ -95,3 +95,8 @@ func Body(id string, size int) []byte {
 	}
 	return b[:size]
 }
+
+// BodyOf reports whether a response was made by Body for the id.
+func BodyOf(response []byte, id string) bool {
+	return bytes.HasPrefix(response, fmt.Appendf(nil, `{"id":%q,`, id))
+}

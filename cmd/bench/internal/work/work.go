@@ -34,6 +34,15 @@ func (c *Check) broke(format string, args ...any) {
 	c.first.CompareAndSwap(nil, &text)
 }
 
+// Expect counts one test of the promise that a response belongs to its id.
+func (c *Check) Expect(own bool, id string) {
+	if own {
+		c.kept()
+		return
+	}
+	c.broke("%s got another's response", id)
+}
+
 // Made returns how often the promise was tested.
 func (c *Check) Made() int64 { return c.made.Load() }
 

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"math/rand/v2"
+	"sync"
+)
+
+// recent draws how far back a duplicate looks: Zipf, so that the newest ids
+// are the likeliest. It is safe for concurrent use.
+type recent struct{ pool sync.Pool }
+
+func newRecent() *recent {
+	return &recent{pool: sync.Pool{New: func() any {
+		return rand.NewZipf(rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), zipfExponent, 1, zipfRange)
+	}}}
+}
+
+func (r *recent) draw() int {
+	zipf := r.pool.Get().(*rand.Zipf)
+	defer r.pool.Put(zipf)
+	return int(zipf.Uint64())
+}
