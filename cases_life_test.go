@@ -488,3 +488,32 @@ func TestRouteIsReported(t *testing.T) {
 		t.Errorf("route %q", res.Route)
 	}
 }
+
+// The completion has committed and its reply is on the way: another instance
+// already replays. The owner's own process must not answer "in progress".
+func TestInProgressIsNotAnsweredAfterTheCommit(t *testing.T) {
+	c := newCluster(t)
+	owner, other := c.start(t, nil), c.start(t, nil)
+	committed, deliver := make(chan struct{}), make(chan struct{})
+	owner.ledger.hook(func(f *faultyLedger) {
+		f.complete = func(row fallback.Record, err error) (fallback.Record, error) {
+			close(committed)
+			<-deliver
+			return row, err
+		}
+	})
+	var work counter
+	var group sync.WaitGroup
+	group.Go(func() {
+		res, err := owner.Do(t.Context(), Request{ID: "k"}, work.handle)
+		wantResult(t, res, err, Executed, "run 1")
+	})
+	<-committed
+	for _, in := range []*instance{other, owner} {
+		res, err := in.Do(t.Context(), Request{ID: "k", Policy: noWait(testPolicy())}, work.handle)
+		wantResult(t, res, err, Replayed, "run 1")
+	}
+	close(deliver)
+	group.Wait()
+	work.want(t, 1)
+}

@@ -124,7 +124,7 @@ func (e *Engine) joinOrLead(ctx context.Context, c *call) (Result, error) {
 			return fl.verdict.follower()
 		case stillRuns:
 			return Result{}, ErrInProgress
-		case isElsewhere:
+		case lookYourself:
 			return e.lead(ctx, waitCtx, c, nil)
 		case timeIsUp:
 			return Result{}, &Error{Kind: ErrInProgress, Err: ctx.Err()}

@@ -16,6 +16,7 @@ type flight struct {
 	joined  int           // followers so far; guarded by flights.mu
 
 	running   chan struct{} // closed when the leader runs the handler
+	settling  chan struct{} // closed when the handler has returned
 	elsewhere chan struct{} // closed when the leader waits for another process
 
 	mu   sync.Mutex
@@ -51,7 +52,7 @@ func (f *flights) join(d fallback.Digest, fp Fingerprint) (fl *flight, lead bool
 	}
 	fl = &flight{
 		fp: fp, done: make(chan struct{}),
-		running: make(chan struct{}), elsewhere: make(chan struct{}),
+		running: make(chan struct{}), settling: make(chan struct{}), elsewhere: make(chan struct{}),
 	}
 	if f.byKey == nil {
 		f.byKey = make(map[fallback.Digest]*flight)
@@ -89,6 +90,14 @@ func (fl *flight) runs(open func() bool) {
 	closeOnce(fl.running)
 }
 
+// settles tells the followers that the handler has returned: its outcome may
+// be in the ledger, and be answered elsewhere, before this process knows.
+func (fl *flight) settles() {
+	if fl != nil {
+		closeOnce(fl.settling)
+	}
+}
+
 // waits tells the followers that another process works on the key. What this
 // process knows of it may be old the next moment.
 func (fl *flight) waits() {
@@ -119,8 +128,8 @@ type followed uint8
 const (
 	gotVerdict  followed = iota // the verdict is shared
 	leaderOnly                  // there is none to share: try again, perhaps as leader
-	stillRuns                   // it runs in this process
-	isElsewhere                 // another process works on it: look for yourself
+	stillRuns                   // the handler runs in this process
+	lookYourself                // another process works on it, or its outcome may be recorded
 	timeIsUp                    // the caller's context has ended
 )
 
@@ -140,9 +149,14 @@ func (fl *flight) follow(ctx context.Context, noWait bool) followed {
 	case <-fl.done:
 		return fl.ended()
 	case <-running:
-		return stillRuns
+		select {
+		case <-fl.settling:
+			return lookYourself
+		default:
+			return stillRuns
+		}
 	case <-elsewhere:
-		return isElsewhere
+		return lookYourself
 	case <-ctx.Done():
 		return timeIsUp
 	}

@@ -77,12 +77,14 @@ func (r *run) run(ctx, hctx context.Context) verdict {
 	returned := false
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
+			r.call.flight.settles()
 			r.reason = "the handler panicked"
 			r.handOver(r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: unrecorded(r.call.policy.OnPanic)}))
 		}
 	}()
 	resp, err := r.callHandler(hctx)
 	returned = true
+	r.call.flight.settles()
 	if errors.Is(err, errInDoubt) {
 		r.drive(ctx, claim.Event{Kind: claim.Left})
 		return verdict{err: &Error{Kind: ErrUnknownOutcome, Err: err, Hint: "a later call reads what became of it"}}
