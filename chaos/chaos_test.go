@@ -82,6 +82,24 @@ func TestRunWithoutTheLedgersClaimIsCaught(t *testing.T) {
 	}
 }
 
+// TestScriptedScenarios plays every interleaving that was thought of.
+func TestScriptedScenarios(t *testing.T) {
+	needServers(t)
+	code, out := chaos(t, "-scenario", "all", "-out", filepath.Join(t.TempDir(), "run"))
+	if code != 0 || lastLine(out) != "verdict: fine (0)" {
+		t.Errorf("exit code %d, last line %q", code, lastLine(out))
+	}
+}
+
+// TestScenariosCatchABrokenEngine shows in seconds what the random run shows.
+func TestScenariosCatchABrokenEngine(t *testing.T) {
+	needServers(t)
+	code, out := chaos(t, "-scenario", "a, owner-paused-under-redlock", "-mutant", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
+	if code != int(check.Safety) || !strings.Contains(out, "SAFETY") {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestRehearsalNeedsNoServers(t *testing.T) {
 	t.Setenv("PATH", "") // neither servers nor a compiler
 	code, out := chaos(t, "-rehearse", "-duration", "12s", "-json", "-out", filepath.Join(t.TempDir(), "run"))
@@ -101,7 +119,7 @@ func TestRehearsalNeedsNoServers(t *testing.T) {
 func TestMistakesEndAtOnce(t *testing.T) {
 	for _, args := range [][]string{
 		{"-nodes", "4"}, {"-duration", "soon"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"},
-		{"-rehearse", "-mutant", "x"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
+		{"-rehearse", "-mutant", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
 	} {
 		if code, out := chaos(t, args...); code != failure || out != "" {
 			t.Errorf("chaos %v: exit code %d, output %q", args, code, out)

@@ -129,11 +129,14 @@ var redisScenarios = []Scenario{
 		two.served(s.key)
 		s.eventually(check.Liveness, 15*time.Second, s.locksLeft)
 	}},
-	{"v", "taken-lock-of-a-finished-key", "the owner has answered and not yet unlocked, the caches are empty", func(s *stage) {
-		one := s.player(with{failpoints: map[string]string{"before-unlock": "wait", "before-cache-put": "error"}})
+	{"v", "taken-lock-of-a-finished-key", "the owner has answered and its lock is still there, the caches are empty", func(s *stage) {
+		one := s.player(with{failpoints: map[string]string{"before-unlock": "error", "before-cache-put": "error"}})
 		two := s.player(with{})
 		one.served(s.key)
-		one.reached("before-cache-put")
+		one.reached("before-unlock")
+		if s.locksLeft() == "" {
+			s.end(check.Invalid, "the lock is gone")
+		}
 		op := two.post(s.key, asks{})
 		s.expect(op.Status == http.StatusOK, "answered %d %s, want the response", op.Status, op.Body)
 	}},
