@@ -28,6 +28,7 @@ var layers = []struct {
 
 	{"", engine},
 	{"redfencehttp", withEngine},
+	{"redfencehttp/conformance", append([]string{"redfencehttp"}, withEngine...)},
 	{"redfenceprom", []string{"observe"}},
 	{"gateway", slices.Concat(withEngine, []string{"redfencehttp"})},
 	{"dashboard", slices.Concat(withEngine, []string{"redfencehttp"})},
