@@ -31,18 +31,14 @@ type cluster struct {
 func startCluster(ctx context.Context, o options) (*cluster, error) {
 	c := &cluster{servers: contend.Servers{Postgres: o.postgres}}
 	group, starting := errgroup.WithContext(ctx)
-	if len(o.redis) > 0 {
-		if err := c.useRedis(o.redis); err != nil {
-			return nil, err
-		}
-	} else {
-		c.nodes = make([]*servers.Redis, nodeCount)
-		for i := range c.nodes {
-			group.Go(func() (err error) {
-				c.nodes[i], err = servers.StartRedis(starting, servers.RedisOptions{})
-				return err
-			})
-		}
+	var nodes []*servers.Redis
+	if len(o.redis) == 0 {
+		group.Go(func() (err error) {
+			nodes, err = startNodes(starting)
+			return err
+		})
+	} else if err := c.useRedis(o.redis); err != nil {
+		return nil, err
 	}
 	if o.postgres == "" {
 		group.Go(func() (err error) {
@@ -50,17 +46,45 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	err := group.Wait()
+	c.add(nodes)
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
-	}
-	for _, node := range c.nodes {
-		c.servers.Redis = append(c.servers.Redis, node.Addr())
-		c.clients = append(c.clients, node.Client())
 	}
 	if c.postgres != nil {
 		c.servers.Postgres = c.postgres.URL()
 	}
 	return c, nil
+}
+
+// startNodes starts Redis servers; the error of one ends the others.
+func startNodes(ctx context.Context) ([]*servers.Redis, error) {
+	nodes := make([]*servers.Redis, nodeCount)
+	group, starting := errgroup.WithContext(ctx)
+	for i := range nodes {
+		group.Go(func() (err error) {
+			nodes[i], err = servers.StartRedis(starting, servers.RedisOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		for _, node := range nodes {
+			if node != nil {
+				err = errors.Join(err, node.Close())
+			}
+		}
+		return nil, err
+	}
+	return nodes, nil
+}
+
+// add makes the nodes the cluster's own.
+func (c *cluster) add(nodes []*servers.Redis) {
+	c.nodes = nodes
+	for _, node := range nodes {
+		c.servers.Redis = append(c.servers.Redis, node.Addr())
+		c.clients = append(c.clients, node.Client())
+	}
 }
 
 // useRedis takes addresses, as host:port or redis:// URLs without a password:
@@ -87,9 +111,7 @@ func (c *cluster) useRedis(addrs []string) error {
 func (c *cluster) Close() error {
 	var errs []error
 	for _, node := range c.nodes {
-		if node != nil {
-			errs = append(errs, node.Close())
-		}
+		errs = append(errs, node.Close())
 	}
 	if c.nodes == nil {
 		for _, client := range c.clients {

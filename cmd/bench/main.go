@@ -13,12 +13,24 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redfence/redfence/cmd/bench/internal/contend"
 	"github.com/redfence/redfence/cmd/bench/internal/report"
 	"github.com/redfence/redfence/internal/problems"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	redis.SetLogger(quiet{})
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// quiet keeps the Redis client from writing a line for each failed dial while
+// nodes are killed.
+type quiet struct{}
+
+// Printf implements the client's logger.
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // Exit codes: everything was measured and met, something was not, or the
 // command line was wrong.

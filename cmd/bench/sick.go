@@ -60,18 +60,9 @@ func (c *cluster) while(f fault, do func() error) (err error) {
 // sickness judges the stand-alone lock with nodes hung and killed against
 // the same lock a moment before.
 func sickness(ctx context.Context, b *bench) (outcome, error) {
-	entries, err := b.locks(ctx, manyCallers, contend.Guarded)
-	if err != nil {
-		return outcome{}, err
-	}
-	found, err := b.sicknessOf(ctx, entries)
-	return found, errors.Join(err, closeEntries(entries))
-}
-
-func (b *bench) sicknessOf(ctx context.Context, entries []*entry) (outcome, error) {
 	found := outcome{met: true, reached: true}
 	for _, f := range faults() {
-		healthy, sick, err := b.beforeAndDuring(ctx, f, entries)
+		healthy, sick, err := b.beforeAndDuring(ctx, f, contend.Guarded)
 		found.results = append(append(found.results, healthy...), sick...)
 		if err != nil {
 			return found, fmt.Errorf("%s: %w", f, err)
@@ -88,23 +79,17 @@ func (b *bench) sicknessOf(ctx context.Context, entries []*entry) (outcome, erro
 	return found, nil
 }
 
-// beforeAndDuring measures without and with the fault, a round of each in
-// turn, so that both see the same machine.
-func (b *bench) beforeAndDuring(ctx context.Context, f fault, entries []*entry) (healthy, sick []report.Result, err error) {
-	one := b.preset
-	one.rounds = 1
-	adapted := one
-	adapted.warm = adaptation
+// beforeAndDuring measures contenders without and with the fault, a round of
+// each in turn, so that both see the same machine. Each pair has nodes of its
+// own: a node that was killed before would not be as good as new.
+func (b *bench) beforeAndDuring(ctx context.Context, f fault, contenders ...contend.LockContender) (healthy, sick []report.Result, err error) {
 	for range b.preset.rounds {
-		before, err := b.measure(ctx, one, entries)
-		healthy = gather(healthy, before, "lock, before "+f.String())
-		if err == nil {
-			err = b.cluster.while(f, func() error {
-				during, err := b.measure(ctx, adapted, entries)
-				sick = gather(sick, during, "lock, "+f.String())
-				return err
-			})
-		}
+		err := b.onOwnNodes(ctx, func(own *bench) error {
+			before, during, err := own.pair(ctx, f, contenders)
+			healthy = gather(healthy, before, "lock, before "+f.String())
+			sick = gather(sick, during, "lock, "+f.String())
+			return err
+		})
 		if err != nil {
 			return healthy, sick, err
 		}
@@ -115,6 +100,43 @@ func (b *bench) beforeAndDuring(ctx context.Context, f fault, entries []*entry) 
 		}
 	}
 	return healthy, sick, nil
+}
+
+func (b *bench) pair(ctx context.Context, f fault, contenders []contend.LockContender) (before, during []report.Result, err error) {
+	entries, err := b.locks(ctx, manyCallers, contenders...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, closeEntries(entries)) }()
+	one := b.preset
+	one.rounds, one.warm = 1, adaptation
+	if before, err = b.measure(ctx, one, entries); err != nil {
+		return before, nil, err
+	}
+	err = b.cluster.while(f, func() (err error) {
+		during, err = b.measure(ctx, one, entries)
+		return err
+	})
+	return before, during, err
+}
+
+// onOwnNodes runs do with fresh Redis nodes and the same Postgres.
+func (b *bench) onOwnNodes(ctx context.Context, do func(*bench) error) (err error) {
+	if b.cluster.nodes == nil {
+		return errNotOurs
+	}
+	nodes, err := startNodes(ctx)
+	if err != nil {
+		return err
+	}
+	own := *b
+	own.cluster = &cluster{servers: contend.Servers{Postgres: b.cluster.servers.Postgres}}
+	own.cluster.add(nodes)
+	defer func() { err = errors.Join(err, own.cluster.Close()) }()
+	if err := contend.Begin(ctx, own.cluster.servers); err != nil {
+		return err
+	}
+	return do(&own)
 }
 
 // gather adds the rounds of more to all, which has the same contenders.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redfence/redfence/cmd/bench/internal/contend"
 )
@@ -51,7 +52,7 @@ func again(ctx context.Context, doer contend.Doer, id string, made []byte, check
 func Replays(ctx context.Context, doer contend.Doer, prefix string, ids, size int) (Job, error) {
 	names := make([]string, ids)
 	bodies := make([][]byte, ids)
-	if err := eachOf(ids, func(i int) error {
+	if err := Each(ids, 32, func(i int) error {
 		names[i] = fmt.Sprintf("%s/%d", prefix, i)
 		bodies[i] = Body(names[i], size)
 		_, _, err := doer.Do(ctx, names[i], func() ([]byte, error) { return bodies[i], nil })
@@ -66,24 +67,26 @@ func Replays(ctx context.Context, doer contend.Doer, prefix string, ids, size in
 	}}, nil
 }
 
-// eachOf calls f for 0 … n-1, a few at a time, and returns the first error.
-func eachOf(n int, f func(int) error) error {
-	const workers = 32
-	var once sync.Once
-	var first error
+// Each calls f for 0 … n-1 from a number of workers, and returns the first
+// error, after which nothing new is begun.
+func Each(n, workers int, f func(int) error) error {
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
 	var group sync.WaitGroup
-	for w := range workers {
+	for range workers {
 		group.Go(func() {
-			for i := w; i < n; i += workers {
+			for i := int(next.Add(1)) - 1; i < n && failed.Load() == nil; i = int(next.Add(1)) - 1 {
 				if err := f(i); err != nil {
-					once.Do(func() { first = err })
-					return
+					failed.CompareAndSwap(nil, &err)
 				}
 			}
 		})
 	}
 	group.Wait()
-	return first
+	if first := failed.Load(); first != nil {
+		return *first
+	}
+	return nil
 }
 
 // Body makes a response of the given size that differs from id to id and
