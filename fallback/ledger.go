@@ -134,12 +134,20 @@ const Forever time.Duration = math.MaxInt64
 // A Policy is the part of the claimer's policy that the row carries. A lapsed
 // claim is treated by its row's policy, never by the finder's.
 type Policy struct {
-	Takeover      Takeover
-	Lease         time.Duration
+	// Takeover says what happens to the claim when its owner is gone.
+	Takeover Takeover
+	// Lease is how long the claim stays in force without renewal; at least
+	// 1 ms.
+	Lease time.Duration
+	// MaxProcessing is how long the handler may run; at least Lease.
 	MaxProcessing time.Duration
-	MaxAttempts   int
-	Retention     time.Duration
-	AfterExpiry   AfterExpiry
+	// MaxAttempts bounds the starts under Retry; at least 1.
+	MaxAttempts int
+	// Retention is how long a terminal row is kept from its completion, or
+	// Forever.
+	Retention time.Duration
+	// AfterExpiry says what happens then.
+	AfterExpiry AfterExpiry
 }
 
 // A Fingerprint tells two requests with one key apart. Version is the

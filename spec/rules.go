@@ -46,6 +46,7 @@ const (
 // counter-example.
 type Promise string
 
+// What §1 promises, and what follows from it.
 const (
 	OneStart     Promise = "a handler under Hold starts once"
 	NoOverlap    Promise = "no handler starts while another is within its time"

@@ -39,6 +39,7 @@ const maxProcs = 3
 // State is a row's state.
 type State int8
 
+// The states of protocol §3.
 const (
 	Absent State = iota
 	Processing
@@ -69,6 +70,7 @@ type Node struct{ Response, Marker int8 }
 // Phase is what a process is doing for its present request.
 type Phase int8
 
+// The phases, in the order in which a request goes through them.
 const (
 	Idle     Phase = iota
 	Sent           // a claim is on its way
