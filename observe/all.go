@@ -5,7 +5,7 @@ package observe
 // of metrics, checks itself against it.
 func All() []Event {
 	return []Event{
-		EngineStarted{}, DoFinished{}, ClaimGranted{}, ClaimEnded{}, ClaimLost{},
+		EngineStarted{}, NodeSetDiffers{}, DoFinished{}, ClaimGranted{}, ClaimEnded{}, ClaimLost{},
 		CacheRead{}, FallbackRecovered{}, NotDurable{}, OutcomeUnknown{},
 		HandedOver{}, LateCompletion{}, RecoveryAsked{},
 		RouteChanged{}, BreakerChanged{}, CanaryProbed{},

@@ -159,8 +159,10 @@ func (RecoveryAsked) Name() string { return "recovery_asked" }
 // NodeSetDiffers says that this engine was started with other Redis nodes than
 // the engines of its ledger have recorded.
 type NodeSetDiffers struct {
+	// Own and Recorded are addresses, separated by spaces.
 	Own, Recorded string
-	Since         time.Time
+	// Since is when the other set was recorded, on the ledger's clock.
+	Since time.Time
 }
 
 // Name implements Event.

@@ -43,7 +43,7 @@ func levelOf(e Event) slog.Level {
 		LockAcquired, LockRefused, LockReleased, CanaryProbed:
 		return slog.LevelDebug
 	case RouteChanged, ClaimLost, NotDurable, OutcomeUnknown, NodeDown, NodeWarning,
-		LockLost, LockBroken, CacheUnverified, LedgerAdopted, LedgerSplit, EventsDropped:
+		LockLost, LockBroken, CacheUnverified, NodeSetDiffers, LedgerAdopted, LedgerSplit, EventsDropped:
 		return slog.LevelWarn
 	case ClaimEnded:
 		return warnIf(e.Result == "refused", slog.LevelDebug)
@@ -105,6 +105,8 @@ func valueOf(x any) (v slog.Value, ok bool) {
 		return slog.StringValue(x.Error()), true
 	case time.Duration:
 		return slog.DurationValue(x), true
+	case time.Time:
+		return slog.TimeValue(x), !x.IsZero()
 	}
 	return slog.AnyValue(x), true
 }

@@ -65,7 +65,7 @@ func (c *Collector) Observe(e observe.Event) {
 		c.cache.observe(e)
 	case observe.RouteChanged, observe.BreakerChanged, observe.CanaryProbed:
 		c.routes.observe(e)
-	case observe.EngineStarted, observe.NodeDown, observe.NodeUp, observe.NodeRejoined, observe.NodeWarning:
+	case observe.EngineStarted, observe.NodeSetDiffers, observe.NodeDown, observe.NodeUp, observe.NodeRejoined, observe.NodeWarning:
 		c.nodes.observe(e)
 	case observe.LockAcquired, observe.LockRefused, observe.LockReleased, observe.LockLost, observe.LockBroken:
 		c.locks.observe(e)

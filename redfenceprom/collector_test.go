@@ -38,6 +38,8 @@ func filled(t *testing.T, e observe.Event) observe.Event {
 			f.Set(reflect.ValueOf(key))
 		case error:
 			f.Set(reflect.ValueOf(errors.New("broken")))
+		case time.Time:
+			f.Set(reflect.ValueOf(time.Unix(1, 0)))
 		case []string:
 			f.Set(reflect.ValueOf([]string{"a:1", "b:1"}))
 		default:

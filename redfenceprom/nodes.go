@@ -11,6 +11,7 @@ type nodes struct {
 	quorum                     prometheus.Gauge
 	up                         *prometheus.GaugeVec
 	outages, rejoins, warnings *prometheus.CounterVec
+	otherSets                  prometheus.Counter
 }
 
 func newNodes(b *builder) nodes {
@@ -23,6 +24,8 @@ func newNodes(b *builder) nodes {
 			"How often the Redis node got its vote back after it had lost its memory.", "node"),
 		warnings: b.counters("redfence_node_warnings_total",
 			"Settings of the Redis node that endanger locks.", "node"),
+		otherSets: b.counter("redfence_node_set_differences_total",
+			"Starts of an engine with other Redis nodes than those that its ledger has recorded."),
 	}
 }
 
@@ -36,6 +39,8 @@ func (n nodes) observe(e observe.Event) {
 				startAtZero(n.outages, node)
 			}
 		}
+	case observe.NodeSetDiffers:
+		n.otherSets.Inc()
 	case observe.NodeDown:
 		n.up.WithLabelValues(e.Node).Set(0)
 		n.outages.WithLabelValues(e.Node).Inc()
