@@ -315,7 +315,10 @@ func (c *call) causes() []NodeError {
 		case yes:
 			continue
 		case no:
-			e.Err, e.Holder = ErrTaken, ownerOf(s.reply.holder)
+			e.Err = ErrLost
+			if c.kind == opAcquire {
+				e.Err, e.Holder = ErrTaken, ownerOf(s.reply.holder)
+			}
 		case failed:
 			e.Err = s.err
 		default:

@@ -38,6 +38,7 @@ func TestConformance(t *testing.T) {
 			locktest.Run(t, locktest.Harness{
 				Open:    func(t testing.TB) lock.Locker { return open(t, nodes, cfg) },
 				TTL:     600 * time.Millisecond,
+				Freeze:  func(t testing.TB, _ lock.Locker, lease lock.Lease) { lock.Freeze(t, lease) },
 				Fences:  !cfg.Unguarded,
 				MaxHold: true,
 				HandOff: time.Second,

@@ -186,7 +186,7 @@ func whyNoQuorum(nodes []NodeError, n int) error {
 	broken, overloaded := 0, 0
 	for _, e := range nodes {
 		switch {
-		case errors.Is(e.Err, ErrTaken):
+		case errors.Is(e.Err, ErrTaken), errors.Is(e.Err, ErrLost):
 		case errors.Is(e.Err, ErrClosed):
 			return ErrClosed
 		case errors.Is(e.Err, ErrOverloaded):

@@ -109,20 +109,18 @@ func (h *held) notExtended(c *call) error {
 	gone := c.votes.no > len(c.slots)-(len(c.slots)/2+1)
 	c.mu.Unlock()
 	if gone {
-		err.Reason = ErrLost
 		h.lose()
-		return err
-	}
-	if err.Reason == ErrLost { // some nodes lost it, and others are silent
-		err.Reason = ErrNoQuorum
 	}
 	h.mu.Lock()
-	if h.state == stateHeld {
-		h.mu.Unlock()
-		return err
+	defer h.mu.Unlock()
+	switch {
+	case h.state == stateReleased:
+		err.Reason = ErrNotHeld
+	case h.state == stateLost:
+		err.Reason = ErrLost
+	case err.Reason == ErrLost: // some nodes lost it, and others are silent
+		err.Reason = ErrNoQuorum
 	}
-	h.mu.Unlock()
-	err.Reason = ErrLost
 	return err
 }
 

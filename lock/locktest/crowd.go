@@ -17,18 +17,18 @@ func testWaits(t *testing.T, h Harness) {
 		lease, err := a.TryAcquire(ctx, n)
 		acquired(t, lease, err)
 		got := make(chan time.Time, 1)
-		go func() {
+		var wait sync.WaitGroup
+		wait.Go(func() {
 			rival, err := waiter.Acquire(ctx, n)
+			got <- time.Now()
 			if err != nil {
 				t.Errorf("the waiter: %v", err)
-				got <- time.Now()
 				return
 			}
-			got <- time.Now()
 			if err := rival.Release(ctx); err != nil {
 				t.Errorf("the waiter's release: %v", err)
 			}
-		}()
+		})
 		select {
 		case <-got:
 			t.Fatal("two holders")
@@ -39,6 +39,7 @@ func testWaits(t *testing.T, h Harness) {
 		if took := (<-got).Sub(released); took > h.HandOff {
 			t.Errorf("hand-off took %v, want at most %v", took, h.HandOff)
 		}
+		wait.Wait()
 		eventually(t, func() error { return tryOnce(ctx, a, n) })
 	}
 }
