@@ -119,7 +119,7 @@ func TestRehearsalNeedsNoServers(t *testing.T) {
 func TestMistakesEndAtOnce(t *testing.T) {
 	for _, args := range [][]string{
 		{"-nodes", "4"}, {"-duration", "soon"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"},
-		{"-rehearse", "-mutant", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
+		{"-rehearse", "-mutant", "x"}, {"-rehearse", "-preset", "pause"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
 	} {
 		if code, out := chaos(t, args...); code != failure || out != "" {
 			t.Errorf("chaos %v: exit code %d, output %q", args, code, out)

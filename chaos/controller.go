@@ -26,6 +26,10 @@ const (
 	latePerSecond = 60
 )
 
+// lease of the claims: short enough for a stopped instance to lose it, long
+// enough for a busy machine to renew it.
+const lease = 2 * time.Second
+
 // The load counts as warm after so many answers, which must come within the
 // limit.
 const (
@@ -109,6 +113,7 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
 	options := cluster.Options{
 		Nodes: c.setup.Nodes, Instances: c.setup.Instances, Recorder: c.record.URL(), Dir: c.dir, Mutant: c.setup.Mutant,
+		Policy: c.setup.Policy, Lease: lease,
 	}
 	if c.setup.Rehearsal {
 		return cluster.StartRehearsal(ctx, options)
@@ -149,7 +154,11 @@ func (c *controller) disturb(ctx context.Context) error {
 		return err
 	}
 	began := c.clock()
-	steps := nemesis.Schedule(c.setup.Seed, c.setup.Duration, c.setup.Nodes)
+	topology := nemesis.Topology{Nodes: c.setup.Nodes, Instances: c.setup.Instances}
+	steps, err := nemesis.Schedule(c.setup.Preset, c.setup.Seed, c.setup.Duration, topology)
+	if err != nil {
+		return err
+	}
 	if err := nemesis.Run(ctx, c.cluster, steps, c.clock, c.tell); err != nil {
 		return err
 	}

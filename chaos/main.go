@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 	"github.com/redfence/redfence/chaos/internal/check"
 	"github.com/redfence/redfence/chaos/internal/cluster"
 	"github.com/redfence/redfence/chaos/internal/history"
+	"github.com/redfence/redfence/chaos/internal/nemesis"
 	"github.com/redfence/redfence/chaos/internal/report"
 	"github.com/redfence/redfence/chaos/internal/scenario"
 )
@@ -44,10 +46,12 @@ type commands struct {
 }
 
 type runCommand struct {
-	Duration  time.Duration `default:"60s" help:"How long faults and load last."`
+	Preset    string        `default:"quick" enum:"${presets}" help:"Which faults: ${enum}."`
+	Duration  time.Duration `help:"How long faults and load last. Defaults to 60s, for standard 10m, for soak 1h."`
 	Seed      uint64        `default:"1" help:"Decides schedule and load; not how threads interleave."`
 	Nodes     int           `default:"5" enum:"1,3,5,7" help:"Redis nodes: ${enum}."`
 	Instances int           `default:"3" help:"Engine instances."`
+	Policy    string        `default:"hold" enum:"hold,retry" help:"What happens to abandoned claims: ${enum}."`
 	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
 	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
 	Mutant    string        `help:"Break this rule in the instances on purpose, to see that it is noticed."`
@@ -76,7 +80,8 @@ func main() {
 // command does what the arguments say and returns the exit code.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var cli commands
-	parser := kong.Must(&cli, kong.Name("chaos"), kong.Description("Kill Redis nodes under load, and judge."), kong.Writers(stdout, stderr))
+	parser := kong.Must(&cli, kong.Name("chaos"), kong.Description("Kill Redis nodes under load, and judge."), kong.Writers(stdout, stderr),
+		kong.Vars{"presets": strings.Join(nemesis.Presets(), ",")})
 	parsed, err := parser.Parse(longFlags(args))
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "chaos: %v (see -help)\n", err)
@@ -138,9 +143,18 @@ func longFlags(args []string) []string {
 	return long
 }
 
+// durations of the presets.
+var durations = map[string]time.Duration{"standard": 10 * time.Minute, "soak": time.Hour}
+
+const usualDuration = time.Minute
+
 func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, error) {
 	setup := history.Setup{
 		Seed: r.Seed, Duration: r.Duration, Nodes: r.Nodes, Instances: r.Instances, Rehearsal: r.Rehearse, Mutant: r.Mutant,
+		Preset: r.Preset, Policy: r.Policy,
+	}
+	if setup.Duration == 0 {
+		setup.Duration = cmp.Or(durations[r.Preset], usualDuration)
 	}
 	show := newProgress(stderr)
 	if missing := missingServers(); missing != nil && !setup.Rehearsal {
@@ -149,6 +163,9 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 	}
 	if setup.Rehearsal && setup.Mutant != "" {
 		return report.Report{}, fmt.Errorf("chaos: -mutant needs instances as processes, which a rehearsal has not")
+	}
+	if setup.Rehearsal && setup.Preset != "quick" && setup.Preset != "all-down" {
+		return report.Report{}, fmt.Errorf("chaos: the faults of -preset %s need processes, which a rehearsal has not", setup.Preset)
 	}
 	if setup.Instances < 1 {
 		return report.Report{}, fmt.Errorf("chaos: -instances is %d; at least 1", setup.Instances)

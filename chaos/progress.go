@@ -86,10 +86,10 @@ func (c *controller) nodes() string {
 	defer c.mu.Unlock()
 	marks := strings.Split(strings.Repeat("●", c.setup.Nodes), "")
 	for _, f := range c.faults {
-		switch f.Action {
-		case history.KillNode:
+		switch f.Kind {
+		case history.KillNode, history.PauseNode:
 			marks[f.Node] = "○"
-		case history.RestartNode:
+		case history.RestartNode, history.ResumeNode:
 			marks[f.Node] = "●"
 		}
 	}

@@ -32,10 +32,11 @@ const drainLimit = 10 * time.Second
 
 // options are the arguments.
 type options struct {
-	name, recorder, addressFile string
-	policy                      string
-	lease, maxProcessing        time.Duration
-	retention                   time.Duration
+	name, recorder       string
+	listen, addressFile  string
+	policy               string
+	lease, maxProcessing time.Duration
+	retention            time.Duration
 }
 
 func main() {
@@ -43,6 +44,7 @@ func main() {
 	flag.StringVar(&o.name, "name", "instance", "name in the recorder's log")
 	flag.StringVar(&o.recorder, "recorder", "", "URL of the recorder")
 	flag.StringVar(&o.addressFile, "address-file", "", "file that gets host:port once the instance serves")
+	flag.StringVar(&o.listen, "listen", "", "host:port to serve at; empty: a free port of the loopback interface")
 	flag.StringVar(&o.policy, "policy", "hold", "what happens to abandoned claims: hold or retry")
 	flag.DurationVar(&o.lease, "lease", 10*time.Second, "lease of a claim")
 	flag.DurationVar(&o.maxProcessing, "max-processing", 5*time.Minute, "longest execution")
@@ -104,7 +106,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	server := &http.Server{Handler: handler}
 	defer drain(server.Shutdown)
-	return serve(ctx, server, o.addressFile)
+	return serve(ctx, server, o.listen, o.addressFile)
 }
 
 // dial makes clients with the options that the engine asks for.
@@ -121,9 +123,12 @@ func dial(urls string) ([]redis.UniversalClient, error) {
 	return nodes, nil
 }
 
-// serve listens on a free port, tells which, and returns when ctx is done.
-func serve(ctx context.Context, server *http.Server, addressFile string) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// serve listens, tells where, and returns when ctx is done.
+func serve(ctx context.Context, server *http.Server, address, addressFile string) error {
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}

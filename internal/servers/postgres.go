@@ -220,6 +220,9 @@ func (p *Postgres) answers(ctx context.Context, _ *process) error {
 // its superuser; it stays the same across restarts.
 func (p *Postgres) URL() string { return p.DatabaseURL("postgres") }
 
+// Addr returns host:port; it stays the same across restarts.
+func (p *Postgres) Addr() string { return p.port.addr() }
+
 // DatabaseURL returns the URL of another database of this server.
 func (p *Postgres) DatabaseURL(name string) string {
 	u := url.URL{

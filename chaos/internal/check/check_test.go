@@ -18,10 +18,10 @@ const second = time.Second
 // 5 s later and at the end.
 func good() *history.History {
 	h := &history.History{
-		Setup: history.Setup{Nodes: 1, Instances: 1},
+		Setup: history.Setup{Nodes: 1, Instances: 1, Preset: "quick", Policy: "hold"},
 		Faults: []history.Fault{
-			{At: 10 * second, Done: 10 * second, Action: history.KillNode, Proof: "dead"},
-			{At: 20 * second, Done: 20 * second, Action: history.RestartNode, Proof: "alive"},
+			{At: 10 * second, Done: 10 * second, Action: history.Action{Kind: history.KillNode}, Proof: "dead"},
+			{At: 20 * second, Done: 20 * second, Action: history.Action{Kind: history.RestartNode}, Proof: "alive"},
 		},
 		Healed: 20 * second,
 	}
@@ -87,7 +87,7 @@ func TestGoodRunIsFine(t *testing.T) {
 	f := r.Figures
 	f.Outages, f.Normal, f.Outage = nil, Latency{}, Latency{}
 	want := Figures{
-		Keys: 301, Requests: 901, Answered: 901, Replays: 600, Acknowledged: 301, Kills: 1,
+		Keys: 301, Requests: 901, Answered: 901, Replays: 600, Acknowledged: 301, Kills: 1, Faults: 2,
 		Primary: 201, Fallback: 100, Back: []time.Duration{second + 10*time.Millisecond},
 	}
 	if diff := cmp.Diff(want, f); diff != "" {
@@ -161,6 +161,7 @@ func TestEachFaultOfTheEngineIsFound(t *testing.T) {
 			h.Ops = without(h.Ops, func(o history.Op) bool { return o.Sent >= 10*second && o.Sent < 20*second && o.Kind == history.Late })
 		}},
 		{"fault not proven", Invalid, func(h *history.History) { h.Faults[0].Proof = "" }},
+		{"no faults", Invalid, func(h *history.History) { h.Faults = nil }},
 		{"no outage of all nodes", Invalid, func(h *history.History) { h.Setup.Nodes = 3 }},
 		{"load too low", Invalid, func(h *history.History) {
 			h.Ops = without(h.Ops, func(o history.Op) bool { return o.Sent < 10*second })

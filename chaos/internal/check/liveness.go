@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
@@ -17,12 +18,18 @@ const primary = "primary"
 func answers(j *judge) {
 	for _, key := range j.keys {
 		ops := j.ops[key]
-		if _, ok := j.firstAnswer(key); !ok && !isProbe(ops) {
+		if _, ok := j.firstAnswer(key); !ok && !isProbe(ops) && !j.mayBeUnknown(key) {
 			last := ops[len(ops)-1]
 			j.report(Liveness, "never answered", key, "%d requests from %s to %s; the last got %d %s%s",
 				len(ops), seconds(ops[0].Sent), seconds(last.Got), last.Status, last.Body, last.Err)
 		}
 	}
+}
+
+// mayBeUnknown reports whether nobody knows how a key ended, and a fault of
+// this run explains it.
+func (j *judge) mayBeUnknown(key string) bool {
+	return j.rows[key].State == "unknown" && slices.ContainsFunc(j.Faults, func(f history.Fault) bool { return f.LosesOutcomes() })
 }
 
 // probes: soon after the last fault every instance serves fresh keys by the
@@ -73,7 +80,7 @@ func totalOutages(h *history.History) []Outage {
 	down := map[int]bool{}
 	var from time.Duration
 	for _, f := range h.Faults {
-		switch f.Action {
+		switch f.Kind {
 		case history.KillNode:
 			down[f.Node] = true
 			if len(down) == h.Setup.Nodes {
@@ -98,7 +105,7 @@ func outages(j *judge) {
 	for i := range j.outages {
 		o := &j.outages[i]
 		j.measure(o)
-		if o.To-o.From < longEnough {
+		if o.To-o.From < longEnough || j.otherFaults(*o) {
 			continue
 		}
 		switch {
@@ -114,6 +121,15 @@ func outages(j *judge) {
 			j.report(Liveness, "outage without replays", "", "none of %d requests for finished keys was answered from %s to %s", o.Asked, seconds(o.From), seconds(o.To))
 		}
 	}
+}
+
+// otherFaults reports whether more than the nodes was broken in an outage, or
+// shortly before.
+func (j *judge) otherFaults(o Outage) bool {
+	const shortly = 10 * time.Second
+	return slices.ContainsFunc(j.Faults, func(f history.Fault) bool {
+		return f.Kind != history.KillNode && f.Kind != history.RestartNode && f.Done > o.From-shortly && f.At < o.To
+	})
 }
 
 func (j *judge) measure(o *Outage) {

@@ -4,16 +4,20 @@ import (
 	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
+	"github.com/redfence/redfence/chaos/internal/nemesis"
 )
 
 // faults: each fault has happened, and there was an outage of all nodes.
 func faults(j *judge) {
 	for _, f := range j.Faults {
 		if f.Err != "" || f.Proof == "" {
-			j.report(Invalid, "fault not proven", "", "%s %d at %s: %s", f.Action, f.Node, seconds(f.At), f.Err)
+			j.report(Invalid, "fault not proven", "", "%s at %s: %s", f.Action, seconds(f.At), f.Err)
 		}
 	}
-	if len(j.outages) == 0 {
+	if len(j.Faults) == 0 {
+		j.report(Invalid, "no faults", "", "nothing was broken")
+	}
+	if len(j.outages) == 0 && nemesis.KillsAll(j.Setup.Preset) {
 		j.report(Invalid, "no outage of all nodes", "", "%d faults", len(j.Faults))
 	}
 }
@@ -59,6 +63,12 @@ type Figures struct {
 	Replays      int `json:"replays"`
 	Acknowledged int `json:"acknowledged"`
 	Kills        int `json:"kills"`
+	Faults       int `json:"faults"`
+	// Unknown is how many keys ended without anybody knowing how.
+	Unknown int `json:"unknown"`
+	// Again is how many keys were started more than once (under Retry, after
+	// a lapse).
+	Again int `json:"started_again"`
 	// Primary and Fallback are handler starts by route.
 	Primary  int      `json:"starts_primary"`
 	Fallback int      `json:"starts_fallback"`
@@ -73,7 +83,17 @@ type Figures struct {
 }
 
 func (j *judge) figures() Figures {
-	f := Figures{Requests: len(j.Ops), Keys: len(j.keys), Outages: j.outages}
+	f := Figures{Requests: len(j.Ops), Keys: len(j.keys), Faults: len(j.Faults), Outages: j.outages}
+	for _, row := range j.rows {
+		if row.State == "unknown" {
+			f.Unknown++
+		}
+	}
+	for _, effects := range j.effects {
+		if len(ofKind(effects, history.Start)) > 1 {
+			f.Again++
+		}
+	}
 	for _, op := range j.Ops {
 		if op.OK() {
 			f.Answered++
@@ -92,7 +112,7 @@ func (j *judge) figures() Figures {
 		}
 	}
 	for _, fault := range j.Faults {
-		if fault.Action == history.KillNode && fault.Err == "" {
+		if fault.Kind == history.KillNode && fault.Err == "" {
 			f.Kills++
 		}
 	}

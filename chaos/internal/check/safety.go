@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
 )
@@ -16,9 +17,17 @@ func starts(j *judge) {
 			continue
 		}
 		one, two := begun[0], begun[1]
+		if j.Setup.Policy == "retry" && j.faultBetween(one.At, two.At) {
+			continue // a lapse; figures count it
+		}
 		j.report(Safety, "double start", key, "%d starts: %s at %s (%s route, fence %d), then %s at %s (%s route, fence %d)",
 			len(begun), one.Instance, seconds(one.At), one.Route, one.Fence, two.Instance, seconds(two.At), two.Route, two.Fence)
 	}
+}
+
+// faultBetween reports whether anything was broken between two moments.
+func (j *judge) faultBetween(from, to time.Duration) bool {
+	return slices.ContainsFunc(j.Faults, func(f history.Fault) bool { return f.Done >= from && f.At <= to })
 }
 
 func ofKind(effects []history.Effect, kind string) []history.Effect {
@@ -130,7 +139,7 @@ func finals(j *judge) {
 }
 
 // rows: every acknowledged key is completed in the ledger; no other is left
-// unsettled, because no fault of this run lets an outcome be lost.
+// unsettled, unless a fault of this run lets an outcome be lost.
 func rows(j *judge) {
 	for _, key := range j.keys {
 		row, known := j.rows[key]
@@ -139,7 +148,7 @@ func rows(j *judge) {
 			j.report(Safety, "not in the ledger", key, "an acknowledged key has no row")
 		case acknowledged && row.State != "completed":
 			j.report(Safety, "not in the ledger", key, "an acknowledged key is %s", row.State)
-		case known && row.State != "completed" && row.State != "released":
+		case known && row.State != "completed" && row.State != "released" && !j.mayBeUnknown(key):
 			j.report(Liveness, "unsettled key", key, "the row is %s at the end", row.State)
 		}
 	}

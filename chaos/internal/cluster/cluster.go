@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
 )
@@ -21,20 +22,22 @@ type Options struct {
 	Dir string
 	// Mutant is the rule that the instances break on purpose. Empty: none.
 	Mutant string
+	// Policy of the instances: hold or retry.
+	Policy string
+	// Lease of their claims.
+	Lease time.Duration
 }
 
 // Cluster is a running deployment. Its methods may be called from several
-// goroutines, Kill and Restart of one node one after the other.
+// goroutines.
 type Cluster interface {
 	// Instances returns the base URLs of the engine instances.
 	Instances() []string
 	// Nodes returns how many Redis nodes there are.
 	Nodes() int
-	// KillNode ends a node at once and proves it.
-	KillNode(ctx context.Context, node int) (proof string, err error)
-	// RestartNode brings a dead node back without its data, at its address,
-	// and proves it.
-	RestartNode(ctx context.Context, node int) (proof string, err error)
+	// Do does an action and says how it was seen to have happened. Actions
+	// come one after the other.
+	Do(ctx context.Context, a history.Action) (proof string, err error)
 	// Rows returns the ledger's rows of the keys.
 	Rows(ctx context.Context, keys []string) ([]history.Row, error)
 	// Health returns an error when a part that no fault has touched is gone.

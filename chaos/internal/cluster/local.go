@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -80,7 +80,9 @@ func (s *Stores) Rows(ctx context.Context, keys []string) ([]history.Row, error)
 // Local is a cluster of processes on this machine. Each instance reaches each
 // store through a link of its own.
 type Local struct {
-	stores  *Stores
+	stores *Stores
+
+	mu      sync.Mutex // guards members, which restarts replace
 	members []*Member
 }
 
@@ -96,6 +98,7 @@ func StartLocal(ctx context.Context, binary string, o Options) (*Local, error) {
 		name := fmt.Sprintf("instance-%d", i)
 		m, err := StartMember(ctx, stores, MemberOptions{
 			Binary: binary, Name: name, Dir: filepath.Join(o.Dir, name), Recorder: o.Recorder, Mutant: o.Mutant,
+			Args: []string{"-policy", o.Policy, "-lease", o.Lease.String()},
 		})
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -103,6 +106,18 @@ func StartLocal(ctx context.Context, binary string, o Options) (*Local, error) {
 		c.members = append(c.members, m)
 	}
 	return c, nil
+}
+
+func (c *Local) member(i int) *Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[i]
+}
+
+func (c *Local) replace(i int, m *Member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members[i] = m
 }
 
 // Instances implements Cluster.
@@ -116,36 +131,6 @@ func (c *Local) Instances() []string {
 
 // Nodes implements Cluster.
 func (c *Local) Nodes() int { return len(c.stores.Redis) }
-
-// KillNode implements Cluster with SIGKILL.
-func (c *Local) KillNode(ctx context.Context, node int) (string, error) {
-	server := c.stores.Redis[node]
-	pid := server.Pid()
-	if pid == 0 {
-		return "", fmt.Errorf("chaos: node %d is down already", node)
-	}
-	if err := server.Kill(); err != nil {
-		return "", err
-	}
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", server.Addr())
-	if err == nil {
-		return "", errors.Join(fmt.Errorf("chaos: node %d accepts connections after SIGKILL", node), conn.Close())
-	}
-	return fmt.Sprintf("process %d waited for; %v", pid, err), nil
-}
-
-// RestartNode implements Cluster.
-func (c *Local) RestartNode(ctx context.Context, node int) (string, error) {
-	server := c.stores.Redis[node]
-	if err := server.Restart(); err != nil {
-		return "", err
-	}
-	if err := server.Client().Ping(ctx).Err(); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("process %d started on an empty folder and answers PING", server.Pid()), nil
-}
 
 // Rows implements Cluster.
 func (c *Local) Rows(ctx context.Context, keys []string) ([]history.Row, error) {

@@ -33,6 +33,14 @@ type MemberOptions struct {
 	Args []string
 	// Nodes are the Redis nodes that it knows, by number. Empty: all.
 	Nodes []int
+	// Listen is its host:port. Empty: a free one.
+	Listen string
+}
+
+// at is the options with an address.
+func (o MemberOptions) at(address string) MemberOptions {
+	o.Listen = address
+	return o
 }
 
 // Member is a running engine instance and its links.
@@ -43,8 +51,9 @@ type Member struct {
 	// Postgres is its link to the ledger.
 	Postgres *proxy.Link
 
-	url  string
-	hits string // file with a line for each action at a failpoint
+	options MemberOptions
+	url     string
+	hits    string // file with a line for each action at a failpoint
 }
 
 const (
@@ -55,7 +64,7 @@ const (
 // StartMember starts an engine instance over the stores and waits until it
 // serves. An error means that nothing of it is left.
 func StartMember(ctx context.Context, stores *Stores, o MemberOptions) (*Member, error) {
-	m := &Member{hits: filepath.Join(o.Dir, "hits")}
+	m := &Member{options: o, hits: filepath.Join(o.Dir, "hits")}
 	err := m.start(ctx, stores, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("chaos: %s: %w", o.Name, err), m.Kill())
@@ -76,9 +85,12 @@ func (m *Member) start(ctx context.Context, stores *Stores, o MemberOptions) err
 		return err
 	}
 	address := filepath.Join(o.Dir, "address")
+	if err := os.RemoveAll(address); err != nil { // of the process before
+		return err
+	}
 	m.Program, err = servers.StartProgram(servers.ProgramOptions{
 		Path: o.Binary, Dir: o.Dir, Log: filepath.Join(o.Dir, "log"),
-		Args: append([]string{"-name", o.Name, "-recorder", o.Recorder, "-address-file", address}, o.Args...),
+		Args: append([]string{"-name", o.Name, "-recorder", o.Recorder, "-address-file", address, "-listen", o.Listen}, o.Args...),
 		Env: []string{
 			"REDIS_URL=" + strings.Join(redisURLs, ","), "DATABASE_URL=" + databaseURL,
 			"REDFENCE_MUTANT=" + o.Mutant, "REDFENCE_FAILPOINTS=" + o.Failpoints, "REDFENCE_FAILPOINT_LOG=" + m.hits,
@@ -128,6 +140,8 @@ func (m *Member) linkPostgres(stores *Stores) (string, error) {
 
 // URL is the base URL of the instance.
 func (m *Member) URL() string { return m.url }
+
+func (m *Member) address() string { return strings.TrimPrefix(m.url, "http://") }
 
 // Hit reports whether an action was done at the failpoint.
 func (m *Member) Hit(point string) bool {

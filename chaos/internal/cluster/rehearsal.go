@@ -82,16 +82,18 @@ func (c *Rehearsal) Instances() []string {
 // Nodes implements Cluster.
 func (c *Rehearsal) Nodes() int { return len(c.nodes) }
 
-// KillNode implements Cluster: the node closes its port and connections.
-func (c *Rehearsal) KillNode(_ context.Context, node int) (string, error) {
-	c.nodes[node].Close()
-	return "closed", nil
-}
-
-// RestartNode implements Cluster.
-func (c *Rehearsal) RestartNode(_ context.Context, node int) (string, error) {
-	c.nodes[node].FlushAll()
-	return "opened again, empty", c.nodes[node].Restart()
+// Do implements Cluster: a node closes its port and connections, and opens
+// again.
+func (c *Rehearsal) Do(_ context.Context, a history.Action) (string, error) {
+	switch node := c.nodes[a.Node]; a.Kind {
+	case history.KillNode:
+		node.Close()
+		return "closed", nil
+	case history.RestartNode:
+		node.FlushAll()
+		return "opened again, empty", node.Restart()
+	}
+	return "", fmt.Errorf("%s is not possible in one process", a.Kind)
 }
 
 // Rows implements Cluster.

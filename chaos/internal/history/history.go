@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -70,18 +71,67 @@ type Op struct {
 // OK reports whether the op got a response of the handler.
 func (o Op) OK() bool { return o.Status >= 200 && o.Status < 300 }
 
-// The actions of a Fault.
+// The kinds of an Action. Each that breaks something has one that mends it.
 const (
-	KillNode    = "kill-node"
-	RestartNode = "restart-node-empty"
+	KillNode      = "kill-node" // SIGKILL
+	RestartNode   = "restart-node-empty"
+	PauseNode     = "pause-node" // SIGSTOP
+	ResumeNode    = "resume-node"
+	FlushNode     = "flush-node"
+	LapseLocks    = "lapse-locks" // of a node, as its clock jumping ahead does
+	StallNode     = "stall-node"  // CLIENT PAUSE; ends by itself
+	CutRedis      = "cut-redis"   // an instance from every node
+	HoldReplies   = "hold-redis-replies"
+	SlowRedis     = "slow-redis"
+	HealRedis     = "heal-redis"
+	CutPostgres   = "cut-postgres" // an instance from Postgres
+	HealPostgres  = "heal-postgres"
+	DropReply     = "drop-postgres-reply" // the next one that an instance would get
+	KillPostgres  = "kill-postgres"       // SIGKILL
+	StartPostgres = "restart-postgres"
+	StopPostgres  = "pause-postgres" // SIGSTOP
+	WakePostgres  = "resume-postgres"
+	KillInstance  = "kill-instance" // SIGKILL
+	StartInstance = "restart-instance"
+	StopInstance  = "pause-instance" // SIGSTOP
+	WakeInstance  = "resume-instance"
 )
 
-// A Fault is one thing that was done to the cluster.
+// An Action is one thing that can be done to a cluster: to a Redis node, to an
+// instance or its links, or to Postgres.
+type Action struct {
+	Kind     string `json:"action"`
+	Node     int    `json:"node,omitempty"`
+	Instance int    `json:"instance,omitempty"`
+}
+
+// String names the action and what it is done to.
+func (a Action) String() string {
+	switch {
+	case strings.Contains(a.Kind, "node") || a.Kind == LapseLocks:
+		return fmt.Sprintf("%s %d", a.Kind, a.Node)
+	case strings.HasSuffix(a.Kind, "-postgres") && a.Kind != CutPostgres && a.Kind != HealPostgres:
+		return a.Kind
+	default:
+		return fmt.Sprintf("%s %d", a.Kind, a.Instance)
+	}
+}
+
+// LosesOutcomes reports whether an action can leave a key whose outcome nobody
+// knows: an owner dies, or the reply of a claim or completion is lost.
+func (a Action) LosesOutcomes() bool {
+	switch a.Kind {
+	case KillInstance, KillPostgres, StopPostgres, CutPostgres, DropReply:
+		return true
+	}
+	return false
+}
+
+// A Fault is an action that was done.
 type Fault struct {
-	At     time.Duration `json:"at"`
-	Done   time.Duration `json:"done"`
-	Action string        `json:"action"`
-	Node   int           `json:"node"`
+	Action
+	At   time.Duration `json:"at"`
+	Done time.Duration `json:"done"`
 	// Proof says how it was seen to have happened.
 	Proof string `json:"proof,omitempty"`
 	Err   string `json:"err,omitempty"`
@@ -102,6 +152,9 @@ type Setup struct {
 	Instances int           `json:"instances"`
 	Rehearsal bool          `json:"rehearsal"`
 	Mutant    string        `json:"mutant,omitempty"`
+	Preset    string        `json:"preset"`
+	// Policy is hold or retry.
+	Policy string `json:"policy"`
 }
 
 // A History is the whole run.

@@ -16,7 +16,7 @@ func TestSavedRunIsLoadedAsItWas(t *testing.T) {
 		Setup:   Setup{Seed: 1, Duration: time.Minute, Nodes: 3, Instances: 2, Rehearsal: true, Mutant: "m"},
 		Effects: []Effect{{At: 1, Kind: Start, Key: "k", Execution: "x", Fence: 2, Attempt: 3, Instance: "i", Route: "primary"}},
 		Ops:     []Op{{Kind: Fresh, Key: "k", Sent: 1, Got: 2, Status: 200, Body: "b", Replayed: true, Durable: true}, {Err: "EOF"}},
-		Faults:  []Fault{{At: 4, Done: 5, Action: KillNode, Node: 1, Proof: "p"}},
+		Faults:  []Fault{{At: 4, Done: 5, Action: Action{Kind: KillNode, Node: 1}, Proof: "p"}},
 		Rows:    []Row{{Key: "k", State: "completed", Fence: 2}},
 		Healed:  9,
 	}

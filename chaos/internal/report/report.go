@@ -80,7 +80,7 @@ func (r Report) head(b *strings.Builder) {
 	} else {
 		fmt.Fprintf(b, "%d engine processes, %d redis-server processes, Postgres", s.Instances, s.Nodes)
 	}
-	fmt.Fprintf(b, "; %v, seed %d", s.Duration, s.Seed)
+	fmt.Fprintf(b, "; %s for %v, seed %d, abandoned claims: %s", s.Preset, s.Duration, s.Seed, s.Policy)
 	if s.Mutant != "" {
 		fmt.Fprintf(b, "; broken on purpose: %s", s.Mutant)
 	}
@@ -94,9 +94,12 @@ func (r Report) checks(b *strings.Builder) {
 		verb = "nodes closed"
 	}
 	line(b, "requests", "%d for %d keys; %d got the handler's response, %d of them replayed", f.Requests, f.Keys, f.Answered, f.Replays)
-	line(b, verb, "%d; %d times all %d nodes were down at once", f.Kills, len(f.Outages), r.Setup.Nodes)
+	line(b, verb, "%d of %d faults; %d times all %d nodes were down at once", f.Kills, f.Faults, len(f.Outages), r.Setup.Nodes)
 	line(b, "handler starts", "%d on the primary route, %d on the fallback route", f.Primary, f.Fallback)
 	b.WriteByte('\n')
+	if f.Unknown > 0 || f.Again > 0 {
+		line(b, "outcome unknown", "%d keys; started again after a lapse: %d", f.Unknown, f.Again)
+	}
 	for _, name := range []string{"double start", "answers differ", "answer lost", "answer without effect", "not in the ledger"} {
 		line(b, name, "%d", r.count(name))
 	}

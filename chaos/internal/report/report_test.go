@@ -23,8 +23,8 @@ func sample() *history.History {
 		},
 		Effects: []history.Effect{{At: 1500 * time.Millisecond, Kind: history.Start, Key: "k", Execution: "x", Fence: 3, Instance: "instance-0", Route: "primary"}},
 		Faults: []history.Fault{
-			{At: 3 * time.Second, Action: history.KillNode, Node: 4},
-			{At: 9 * time.Second, Action: history.KillNode, Node: 1},
+			{At: 3 * time.Second, Action: history.Action{Kind: history.KillNode, Node: 4}},
+			{At: 9 * time.Second, Action: history.Action{Kind: history.KillNode, Node: 1}},
 		},
 	}
 }

@@ -40,7 +40,7 @@ func (r Report) story(b *strings.Builder, key string) {
 	}
 	for _, f := range r.history.Faults {
 		if f.At >= first && f.At <= last {
-			moments = append(moments, moment{f.At, fmt.Sprintf("fault   %s %d", f.Action, f.Node)})
+			moments = append(moments, moment{f.At, "fault   " + f.Action.String()})
 		}
 	}
 	slices.SortStableFunc(moments, func(a, b moment) int { return int(a.at - b.at) })
