@@ -41,7 +41,7 @@ func scenarios() []scenario {
 }
 
 func scenarioNames() []string {
-	return []string{"lock", "contended", "do-fresh", "do-replay"}
+	return []string{"lock", "contended", "do-fresh", "do-replay", "hand-off", "sick"}
 }
 
 func lockContenders() []contend.LockContender {
@@ -73,6 +73,25 @@ func (b *bench) compare(ctx context.Context) ([]report.Result, error) {
 			if err = errors.Join(err, closeEntries(entries)); err != nil {
 				return all, fmt.Errorf("%s: %w", s.name, err)
 			}
+		}
+	}
+	rest := []struct {
+		name string
+		run  func(context.Context) ([]report.Result, error)
+	}{
+		{"hand-off", func(ctx context.Context) ([]report.Result, error) {
+			return b.handOffs(ctx, contend.Redsync, contend.Redislock, contend.Rueidislock, contend.Advisory, contend.Guarded)
+		}},
+		{"sick", b.sickTimelines},
+	}
+	for _, s := range rest {
+		if !b.wants(s.name) || (s.name == "sick" && b.cluster.nodes == nil) {
+			continue
+		}
+		results, err := s.run(ctx)
+		all = append(all, results...)
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return all, nil

@@ -24,6 +24,8 @@ type Load struct {
 	// count from when the operation was due. 0: closed loop, each caller
 	// starts the next operation when the last one has ended.
 	Rate float64
+	// Timeline asks for what ended in each tenth of a second.
+	Timeline bool
 	// Live, if set, is told of each operation, for a progress display.
 	Live *Live
 }
@@ -35,7 +37,11 @@ const grace = 30 * time.Second
 // that it started has ended; ctx ends it early. The context of an operation
 // ends half a minute after the round.
 func Run(ctx context.Context, load Load, op Op) Sample {
-	r := &run{load: load, op: op, shards: newShards()}
+	ticks := 0
+	if load.Timeline {
+		ticks = int(load.For / TickLength)
+	}
+	r := &run{load: load, op: op, shards: newShards(ticks)}
 	r.begin = time.Now().Add(load.Warm)
 	r.end = r.begin.Add(load.For)
 	ctx, cancel := context.WithDeadline(ctx, r.end.Add(grace))
@@ -95,6 +101,7 @@ func (r *run) schedule(caller int) func(n int) time.Time {
 // neither lost nor counted for time that was not measured.
 func (r *run) record(caller int, start, end time.Time, err error) {
 	r.load.Live.add(end.Sub(start), err)
+	r.shards.tick(caller, end.Sub(r.begin), err)
 	took := end.Sub(start)
 	within := minTime(end, r.end).Sub(maxTime(start, r.begin))
 	if within <= 0 {

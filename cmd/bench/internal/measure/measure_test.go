@@ -83,6 +83,22 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestRunTellsWhenOperationsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := Run(t.Context(), Load{Callers: 1, For: 300 * time.Millisecond, Timeline: true}, func(_ context.Context, _, n int) error {
+			time.Sleep(60 * time.Millisecond)
+			if n == 1 {
+				return errors.New("failed")
+			}
+			return nil
+		})
+		// Ends at 60, 120 (failed), 180, 240 and 300 ms, the last one outside.
+		if diff := cmp.Diff([]Tick{{Ops: 1}, {Ops: 1, Failed: 1}, {Ops: 1}}, got.Timeline); diff != "" {
+			t.Errorf("Timeline (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestSpreadOf(t *testing.T) {
 	tests := []struct {
 		figures []float64

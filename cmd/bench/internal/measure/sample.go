@@ -28,6 +28,8 @@ type Sample struct {
 	Failed int64 `json:"failed"`
 	// FirstError is the text of the first failure.
 	FirstError string `json:"first_error,omitempty"`
+	// Timeline is what ended in each tenth of a second, if it was asked for.
+	Timeline []Tick `json:"timeline,omitempty"`
 	// Usage is the processor time and memory spent, failures included.
 	Usage Usage `json:"usage"`
 
@@ -64,6 +66,15 @@ func (s Sample) Quantile(q float64) time.Duration {
 // Max returns the longest latency.
 func (s Sample) Max() time.Duration { return s.Quantile(1) }
 
+// TickLength is the time that a Tick covers.
+const TickLength = 100 * time.Millisecond
+
+// A Tick is what ended within a tenth of a second.
+type Tick struct {
+	Ops    int64 `json:"ops"`
+	Failed int64 `json:"failed,omitempty"`
+}
+
 // shards spread the recording of many callers over a few histograms.
 type shards [shardCount]struct {
 	mu     sync.Mutex
@@ -71,12 +82,14 @@ type shards [shardCount]struct {
 	ops    float64
 	failed int64
 	first  string
+	ticks  []Tick
 	_      [64]byte // keeps two shards off one cache line
 }
 
-func newShards() *shards {
+func newShards(ticks int) *shards {
 	s := new(shards)
 	for i := range s {
+		s[i].ticks = make([]Tick, ticks)
 		s[i].hist = hdrhistogram.New(lowest, highest, digits)
 	}
 	return s
@@ -97,9 +110,30 @@ func (s *shards) record(caller int, share float64, took time.Duration, err error
 	_ = shard.hist.RecordValue(min(max(int64(took), lowest), highest)) // within bounds: cannot fail
 }
 
+// tick counts an operation in the tenth of a second in which it ended, if
+// there is one.
+func (s *shards) tick(caller int, at time.Duration, err error) {
+	shard := &s[caller%shardCount]
+	i := int(at / TickLength)
+	if at < 0 || i >= len(shard.ticks) {
+		return
+	}
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if err != nil {
+		shard.ticks[i].Failed++
+	} else {
+		shard.ticks[i].Ops++
+	}
+}
+
 func (s *shards) sum() Sample {
-	total := Sample{hist: hdrhistogram.New(lowest, highest, digits)}
+	total := Sample{hist: hdrhistogram.New(lowest, highest, digits), Timeline: make([]Tick, len(s[0].ticks))}
 	for i := range s {
+		for j, tick := range s[i].ticks {
+			total.Timeline[j].Ops += tick.Ops
+			total.Timeline[j].Failed += tick.Failed
+		}
 		total.Ops += s[i].ops
 		total.Failed += s[i].failed
 		total.hist.Merge(s[i].hist)

@@ -67,8 +67,18 @@ type Result struct {
 	Baseline  string  `json:"baseline"`
 	Callers   int     `json:"callers"`
 	Rounds    []Round `json:"rounds"`
+	// Fault is what happened while it was measured, if anything did.
+	Fault *Fault `json:"fault,omitempty"`
 	// Refused says why its figures are not compared; empty when they are.
 	Refused string `json:"refused,omitempty"`
+}
+
+// A Fault is what happened to nodes during the rounds of a result.
+type Fault struct {
+	What string `json:"what"`
+	// From and To are seconds since the beginning of the round.
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
 }
 
 // A Round is one measurement.
