@@ -31,46 +31,57 @@ type Config struct {
 	Error func(error)
 }
 
-// Route is one upstream and how requests to it are protected.
+// Route is one upstream and how requests to it are protected. The names in
+// configuration files are those of the yaml tags.
 type Route struct {
 	// Path is a pattern of http.ServeMux without a method. Defaults to "/".
-	Path string
+	Path string `yaml:"path"`
 	// Upstream is the address of the service, such as http://127.0.0.1:9000.
 	// Required.
-	Upstream string
+	Upstream string `yaml:"upstream"`
 	// PreserveHost sends the client's Host to the upstream. Defaults to the
 	// upstream's own.
-	PreserveHost bool
+	PreserveHost bool `yaml:"preserve_host"`
 	// Methods are protected. Defaults to POST and PATCH.
-	Methods []string
+	Methods []string `yaml:"methods"`
 	// Preset is ietf, stripe or webhook. Defaults to ietf.
-	Preset string
+	Preset string `yaml:"preset"`
 	// Scope says whose key it is. Required.
-	Scope Scope
+	Scope Scope `yaml:"scope"`
 	// Headers carry the key. Defaults to Idempotency-Key and
 	// X-Idempotency-Key.
-	Headers []string
+	Headers []string `yaml:"headers"`
 	// RequireKey refuses requests without a key.
-	RequireKey bool
-	// Retention, Lease, MaxProcessing and Wait override the preset's.
-	Retention, Lease, MaxProcessing, Wait time.Duration
+	RequireKey bool `yaml:"require_key"`
+	// Retention is how long a response is kept; in files also "forever".
+	// Defaults to 24 h.
+	Retention time.Duration `yaml:"retention"`
+	// Lease is how long a claim stays in force without renewal. Defaults to
+	// 10 s.
+	Lease time.Duration `yaml:"lease"`
+	// MaxProcessing bounds one execution. Defaults to 5 min.
+	MaxProcessing time.Duration `yaml:"max_processing"`
+	// Wait is how long a duplicate waits for the one in flight. Defaults to
+	// not at all.
+	Wait time.Duration `yaml:"wait"`
 	// OnAbandoned is hold or retry. Defaults to the preset's.
-	OnAbandoned string
+	OnAbandoned string `yaml:"on_abandoned"`
 	// NeverAgain is the status, 409 or 410, for a key whose retention is over.
 	// Defaults to running it again.
-	NeverAgain int
+	NeverAgain int `yaml:"never_again"`
 	// Fingerprint is raw or json. Defaults to raw.
-	Fingerprint string
+	Fingerprint string `yaml:"fingerprint"`
 	// WithoutBodies records that a request was processed and nothing else.
-	WithoutBodies bool
+	WithoutBodies bool `yaml:"without_bodies"`
 	// MaxRequest and MaxResponse override the defaults of redfencehttp, in
 	// bytes.
-	MaxRequest, MaxResponse int64
+	MaxRequest  int64 `yaml:"max_request"`
+	MaxResponse int64 `yaml:"max_response"`
 	// MaxPerScope overrides the default of redfencehttp.
-	MaxPerScope int
+	MaxPerScope int `yaml:"max_per_scope"`
 	// ExposeHeaders adds the headers of this package to
 	// Access-Control-Expose-Headers, so that browsers show them.
-	ExposeHeaders bool
+	ExposeHeaders bool `yaml:"expose_headers"`
 }
 
 // presets by their names in configuration.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/base64"
 	"io"
 	"log"
 	"net/http"
@@ -108,3 +109,5 @@ func send(t testing.TB, client *http.Client, r *http.Request) reply {
 	client.CloseIdleConnections()
 	return reply{resp, string(text)}
 }
+
+func encode(b []byte) string { return base64.RawStdEncoding.EncodeToString(b) }

@@ -10,36 +10,64 @@ import (
 	"github.com/redfence/redfence/redfencehttp"
 )
 
-// Scope says whose key a request's is. Exactly one of its kinds must be set.
-// Replays are served without asking the upstream, so what it relies on must
-// have been verified.
+// Scope says whose key a request's is. Exactly one of Unscoped, Header, JWT and
+// Basic must be set. Replays are served without asking the upstream, so what
+// it relies on must have been verified.
 type Scope struct {
 	// Unscoped: all callers are one.
-	Unscoped bool
+	Unscoped bool `yaml:"unscoped"`
 	// Header names the tenant or user; the proxy in front of the gateway has
 	// authenticated it and sets or removes the header itself.
-	Header string
+	Header string `yaml:"header"`
 	// Trusted are the networks (CIDR) that such a proxy connects from;
 	// requests from elsewhere are refused. Required with Header.
-	Trusted []string
+	Trusted []string `yaml:"trusted"`
+	// JWT takes it from a claim of a verified bearer token.
+	JWT JWT `yaml:"jwt"`
+	// Basic takes it from verified basic-auth credentials.
+	Basic Basic `yaml:"basic"`
 }
+
+// An identifier finds out whose request it is.
+type identifier func(*http.Request) (string, error)
 
 var errNotTrusted = errors.New("the request does not come from a trusted proxy, or lacks the scope header")
 
 // resolver returns the option of the scope.
 func (s Scope) resolver() (redfencehttp.Option, error) {
-	switch {
-	case s.Unscoped && s.Header != "":
-		return nil, errors.New("give one of unscoped and header")
-	case s.Unscoped:
-		return redfencehttp.Unscoped(), nil
-	case s.Header != "":
-		return s.fromHeader()
+	identify, err := s.identify()
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.New("none; say whose key it is, or unscoped: true when all callers are one")
+	if s.Unscoped {
+		return redfencehttp.Unscoped(), nil
+	}
+	return redfencehttp.Scope((func(*http.Request) (string, error))(identify)), nil
 }
 
-func (s Scope) fromHeader() (redfencehttp.Option, error) {
+func (s Scope) identify() (identifier, error) {
+	given := 0
+	for _, set := range []bool{s.Unscoped, s.Header != "", s.JWT.given(), s.Basic.given()} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		return nil, errors.New("none; say whose key it is by header, jwt or basic, or unscoped: true when all callers are one")
+	case given > 1:
+		return nil, errors.New("give one of unscoped, header, jwt and basic")
+	case s.Unscoped:
+		return func(*http.Request) (string, error) { return "", nil }, nil
+	case s.Header != "":
+		return s.fromHeader()
+	case s.JWT.given():
+		return s.JWT.identify()
+	}
+	return s.Basic.identify()
+}
+
+func (s Scope) fromHeader() (identifier, error) {
 	if len(s.Trusted) == 0 {
 		return nil, errors.New("trusted: none; list the networks that the authenticating proxy connects from, such as 10.0.0.0/8")
 	}
@@ -51,13 +79,13 @@ func (s Scope) fromHeader() (redfencehttp.Option, error) {
 		}
 		networks[i] = network
 	}
-	return redfencehttp.Scope(func(r *http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
 		values := r.Header.Values(s.Header)
 		if len(values) != 1 || values[0] == "" || !from(r, networks) {
 			return "", errNotTrusted
 		}
 		return values[0], nil
-	}), nil
+	}, nil
 }
 
 // from reports whether the connection comes from one of the networks.
