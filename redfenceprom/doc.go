@@ -6,7 +6,7 @@
 //	engine, err := redfence.New(ctx, redfence.Config{Observer: metrics, …})
 //
 // Give the same collector to fallback.Config and lock.Config, and use
-// observe.Tee to log as well.
+// observe.Tee to log as well. docs/METRICS.md lists the metrics.
 //
 // # Guarantees
 //

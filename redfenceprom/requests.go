@@ -19,7 +19,7 @@ func newRequests(b *builder) requests {
 		duplicates: b.counters("redfence_duplicates_total",
 			"Calls of Do that met an earlier one of the same key, by what they were answered.", "answer"),
 		duration: b.histograms("redfence_request_duration_seconds",
-			"Time of a call of Do, waiting and handler included.", "outcome"),
+			"Time of a call of Do, waiting and handler included.", "route", "outcome"),
 	}
 	startAtZero(r.duplicates, "replayed", "joined")
 	startAtZero(r.duplicates, duplicateReasons...)
@@ -32,7 +32,7 @@ var duplicateReasons = []string{"in_progress", "mismatch", "unknown_outcome", "n
 
 func (r requests) finished(e observe.DoFinished) {
 	r.total.WithLabelValues(string(e.Route), e.Outcome, e.Reason).Inc()
-	r.duration.WithLabelValues(e.Outcome).Observe(e.Took.Seconds())
+	r.duration.WithLabelValues(string(e.Route), e.Outcome).Observe(e.Took.Seconds())
 	if answer, ok := duplicate(e); ok {
 		r.duplicates.WithLabelValues(answer).Inc()
 	}
