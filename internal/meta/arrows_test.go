@@ -147,3 +147,25 @@ func TestLibrariesStartNoServers(t *testing.T) {
 		}
 	}
 }
+
+// The table above says no where it should: a test of the test.
+func TestLayersRefuse(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"lock", "fallback"}, {"cache", "lock"}, {"breaker", "lock"}, {"fallback", ""}, {"lock", ""}, {"lock", "lock/locktest"},
+		{"observe", "internal/problems"}, {"internal/node", "lock"}, {"internal/testenv", ""},
+		{"", "redfencehttp"}, {"", "redfenceprom"}, {"redfencehttp", "gateway"}, {"redfencehttp", "redfenceprom"},
+		{"redfenceprom", ""}, {"gateway", "cmd/redfence"}, {"cmd/redfence", "chaos/internal/check"}, {"spec", "fallback"},
+	} {
+		if i := layerOf(pair[0]); i < 0 || mayImport(i, pair[0], pair[1]) {
+			t.Errorf("%q may import %q", pair[0], pair[1])
+		}
+	}
+	for _, pair := range [][2]string{
+		{"lock", "internal/node"}, {"", "lock"}, {"gateway", "redfencehttp"}, {"lock/locktest", "lock"}, {"chaos", "chaos/internal/check"},
+		{"internal/node", "internal/problems"}, {"cmd/bench", "cmd/bench/internal/work"},
+	} {
+		if i := layerOf(pair[0]); i < 0 || !mayImport(i, pair[0], pair[1]) {
+			t.Errorf("%q may not import %q", pair[0], pair[1])
+		}
+	}
+}
