@@ -35,10 +35,12 @@ func (m *Model) Explore(limit int, look Promise) Result {
 	}
 	frontier := []World{e.model.canonical(World{Next: 1})}
 	e.note(frontier[0], -1)
+	var all []Step
 	for at := int32(0); len(frontier) > 0; {
 		var next []World
 		for _, w := range frontier {
-			for _, s := range m.Next(w) {
+			all = m.next(w, all)
+			for _, s := range all {
 				if s.Broken != "" {
 					if look == "" || s.Broken == look {
 						return Result{len(e.hash), false, s.Broken, e.trace(at, s)}

@@ -110,8 +110,11 @@ func (s *steps) add(next World, broken Promise, what string, n int8) {
 
 // Next returns everything that can happen in a world, in the order of the
 // protocol page.
-func (m *Model) Next(w World) []Step {
-	var out steps
+func (m *Model) Next(w World) []Step { return m.next(w, nil) }
+
+// next is Next into memory that may be used again.
+func (m *Model) next(w World, into []Step) []Step {
+	out := steps{all: into[:0]}
 	for i := range m.Procs {
 		out.proc = int8(i)
 		m.replays(w, i, &out)   // R7, R12

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -46,6 +48,9 @@ func searchOutside(t *testing.T) {
 // TestEachRuleIsNeeded: leaving out any one rule breaks the promise that its
 // line names.
 func TestEachRuleIsNeeded(t *testing.T) {
+	if raceDetector {
+		t.Skip("TestProtocol has run the command, which goes through these runs too")
+	}
 	seen := make(map[Rule]bool)
 	for _, r := range Runs() {
 		if r.Without == "" {
@@ -112,5 +117,73 @@ func TestWorldsAreValues(t *testing.T) {
 	a.Procs[0].Cut, b.Procs[1].Cut = true, true
 	if m.canonical(a) != m.canonical(b) {
 		t.Fatal("processes are not interchangeable")
+	}
+}
+
+// TestNamedTestsExist: every test that README.md and docs/GUARANTEES.md call as
+// a witness is there.
+func TestNamedTestsExist(t *testing.T) {
+	there := make(map[string]bool)
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			there[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, page := range []string{"README.md", filepath.Join("..", "docs", "GUARANTEES.md")} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
+			if named++; !there[name[1]] {
+				t.Errorf("%s names %s, which is not there", page, name[1])
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d tests are named", named)
+	}
+}
+
+// TestGuaranteesAreComplete: every cell of a table by policy names a test or
+// the rule that makes it as another cell.
+func TestGuaranteesAreComplete(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "GUARANTEES.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasoned := regexp.MustCompile("`Test\\w+`|R[0-9]+|§[0-9]|as above|does not arise")
+	rows := 0
+	inTable := false
+	for line := range strings.Lines(string(text)) {
+		switch {
+		case strings.HasPrefix(line, "| fault | Hold |"):
+			inTable = true
+		case !strings.HasPrefix(line, "|"):
+			inTable = false
+		case inTable && !strings.HasPrefix(line, "|---"):
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			if rows++; len(cells) != 6 {
+				t.Errorf("%d cells: %s", len(cells), line)
+			}
+			for _, c := range cells[1:] {
+				if !reasoned.MatchString(c) {
+					t.Errorf("%s: no test and no rule in %q", cells[0], c)
+				}
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("only %d rows", rows)
 	}
 }
