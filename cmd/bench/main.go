@@ -56,6 +56,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if o.compare[0] != "" {
+		return compareRuns(o, stdout, stderr)
+	}
 	missed, err := benchmark(ctx, o, stdout, stderr)
 	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
@@ -104,16 +107,49 @@ func benchmark(ctx context.Context, o options, stdout, stderr io.Writer) (missed
 	return anyMissed(found), errors.Join(err, write(o, found, stdout, stderr))
 }
 
+// write shows the run in every form that was asked for.
 func write(o options, found report.Run, stdout, stderr io.Writer) error {
-	if o.json {
+	var err error
+	switch {
+	case o.json:
 		out := json.NewEncoder(stdout)
 		out.SetIndent("", "  ")
-		return out.Encode(found)
+		err = out.Encode(found)
+	case len(o.targets) > 0:
+		err = found.WriteTable(stderr)
+	default:
+		err = found.WriteTable(stdout)
 	}
-	if len(o.targets) > 0 {
-		return found.WriteTable(stderr)
+	if o.html != "" {
+		err = errors.Join(err, writeHTML(found, o.html))
+		fmt.Fprintln(stderr, "report:", o.html)
 	}
-	return found.WriteTable(stdout)
+	if o.publish != "" {
+		err = errors.Join(err, found.Publish(o.publish))
+	}
+	return err
+}
+
+func writeHTML(found report.Run, path string) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return found.WriteHTML(file)
+}
+
+func compareRuns(o options, stdout, stderr io.Writer) int {
+	old, err := report.Read(o.compare[0])
+	recent, errRecent := report.Read(o.compare[1])
+	if err = errors.Join(err, errRecent); err == nil {
+		err = report.Compare(stdout, old, recent)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitMissed
+	}
+	return exitOK
 }
 
 func anyMissed(found report.Run) bool {

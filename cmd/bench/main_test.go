@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -35,12 +36,16 @@ func needServers(t *testing.T) {
 func TestSmokeComparesEveryContender(t *testing.T) {
 	needServers(t)
 	var out, notes bytes.Buffer
-	if code := run([]string{"-preset", "smoke", "-callers", "2", "-json"}, &out, &notes); code != exitOK {
+	html := filepath.Join(t.TempDir(), "report.html")
+	if code := run([]string{"-preset", "smoke", "-callers", "2", "-scenario", "lock,contended,do-fresh,do-replay", "-json", "-html", html}, &out, &notes); code != exitOK {
 		t.Fatalf("exit code %d\n%s\n%s", code, notes.String(), out.String())
 	}
 	var found report.Run
 	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
 		t.Fatal(err)
+	}
+	if page, err := os.ReadFile(html); err != nil || !bytes.Contains(page, []byte("<svg")) {
+		t.Errorf("no report: %v", err)
 	}
 	seen := map[string]bool{}
 	for _, r := range found.Results {

@@ -37,6 +37,9 @@ type options struct {
 	callers    int
 	rate       float64
 	json       bool
+	html       string
+	publish    string
+	compare    [2]string // old and new run; empty: measure
 	redis      []string
 	postgres   string
 	cpuprofile string
@@ -54,6 +57,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	scenarios := flags.String("scenario", "", "measure only these scenarios: a `list` of "+strings.Join(scenarioNames(), ", "))
 	flags.IntVar(&o.callers, "callers", 0, "measure with this `number` of callers only")
 	flags.Float64Var(&o.rate, "rate", 0, "open loop: `operations` per second that are due; 0 is a closed loop")
+	flags.StringVar(&o.html, "html", "", "write a report, one page of HTML, to this `file`; without -target it is bench-report.html unless -json is given")
+	flags.StringVar(&o.publish, "publish", "", "write the run's table into this README `file`, and the picture beside it")
+	flags.StringVar(&o.compare[0], "compare", "", "measure nothing: compare two runs written with -json, -compare `old.json` new.json")
 	flags.BoolVar(&o.json, "json", false, "write the whole run as JSON to standard output")
 	redisURLs := flags.String("redis", os.Getenv("REDIS_URL"), "`addresses` of Redis nodes, separated by commas, instead of own ones (environment REDIS_URL)")
 	flags.StringVar(&o.postgres, "postgres", os.Getenv("DATABASE_URL"), "`URL` of an empty Postgres database instead of an own one (environment DATABASE_URL)")
@@ -64,8 +70,12 @@ func parse(args []string, out io.Writer) (options, error) {
 	}
 	o.targets, o.scenarios, o.redis = list(*targets), list(*scenarios), list(*redisURLs)
 	var wrong problems.List
-	if flags.NArg() > 0 {
-		wrong.Add("unexpected argument %q", flags.Arg(0))
+	rest := flags.Args()
+	if o.compare[0] != "" && len(rest) > 0 {
+		o.compare[1], rest = rest[0], rest[1:]
+	}
+	if len(rest) > 0 {
+		wrong.Add("unexpected argument %q", rest[0])
 	}
 	o.check(&wrong)
 	return o, wrong.Err()
@@ -99,6 +109,12 @@ func (o *options) check(wrong *problems.List) {
 		if !slices.Contains(scenarioNames(), name) {
 			wrong.Add("-scenario %q: use some of %s", name, strings.Join(scenarioNames(), ","))
 		}
+	}
+	if (o.compare[0] == "") != (o.compare[1] == "") {
+		wrong.Add("-compare: give two files, old and new")
+	}
+	if o.html == "" && len(o.targets) == 0 && !o.json {
+		o.html = "bench-report.html"
 	}
 	if o.callers < 0 || o.rate < 0 {
 		wrong.Add("-callers and -rate cannot be negative")

@@ -143,6 +143,15 @@ func (r Result) Failed() int64 {
 	return n
 }
 
+// Checks returns how often the contender's promise was tested in all rounds.
+func (r Result) Checks() int64 {
+	var n int64
+	for _, round := range r.Rounds {
+		n += round.Checks
+	}
+	return n
+}
+
 func (r Result) each(f func(Round) float64) []float64 {
 	figures := make([]float64, len(r.Rounds))
 	for i, round := range r.Rounds {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 func (r Run) WriteTable(w io.Writer) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, group := range r.groups() {
-		fmt.Fprintf(tab, "\n%s, %d callers\t\n", group[0].Scenario, group[0].Callers)
-		fmt.Fprintln(tab, "\top/s\tmin–max\tp50\tp99\tCPU/op\tchecks\tfailed\tof baseline\t")
+		fmt.Fprintf(tab, "\n%s\t\n", title(group))
+		fmt.Fprintln(tab, "\top/s (extremes)\tp50\tp99\tCPU/op\tchecks\tfailed\tof baseline\t")
 		for _, result := range group {
 			writeRow(tab, result, group)
 		}
@@ -31,26 +32,16 @@ func (r Run) WriteTable(w io.Writer) error {
 
 // writeOptions says how each contender was used.
 func (r Run) writeOptions(w io.Writer) error {
-	said := map[string]bool{}
 	var err error
-	for _, result := range r.Results {
-		if !said[result.Contender] && result.Options != "" {
-			_, err = fmt.Fprintf(w, "\n%s: %s", result.Contender, result.Options)
-		}
-		said[result.Contender] = true
+	for _, o := range r.options() {
+		_, err = fmt.Fprintf(w, "\n%s: %s", o[0], o[1])
 	}
 	_, last := fmt.Fprintf(w, "\n\n%s\n", r.Machine)
 	return errors.Join(err, last)
 }
 
 func writeRow(w io.Writer, r Result, group []Result) {
-	rate, p50, p99 := measure.SpreadOf(r.Rates()), measure.SpreadOf(r.P50s()), measure.SpreadOf(r.P99s())
-	var checks int64
-	for _, round := range r.Rounds {
-		checks += round.Checks
-	}
-	fmt.Fprintf(w, "%s\t%.0f\t%.0f–%.0f\t%s\t%s\t%s\t%d\t%d\t%s\t\n", r.Contender, rate.Median, rate.Min, rate.Max,
-		Latency(p50.Median), Latency(p99.Median), Latency(measure.SpreadOf(r.CPUs()).Median), checks, r.Failed(), comparison(r, group))
+	fmt.Fprintln(w, strings.Join(cells(r, group), "\t")+"\t")
 }
 
 // comparison returns the ratio to the baseline with its interval, or why
