@@ -38,16 +38,18 @@ func (b Basic) given() bool { return b.UsersFile != "" }
 
 // HashPassword returns the hash of a password for a users file:
 // pbkdf2-sha256:iterations:salt:hash (RFC 8018).
-func HashPassword(password string) (string, error) {
+func HashPassword(password string) (string, error) { return hashPassword(password, hashIterations) }
+
+func hashPassword(password string, iterations int) (string, error) {
 	salt := make([]byte, 16)
 	rand.Read(salt) // never fails: crypto/rand crashes the program instead
-	h := passwordHash{iterations: hashIterations, salt: salt}
+	h := passwordHash{iterations: iterations, salt: salt}
 	sum, err := h.of(password)
 	if err != nil {
 		return "", err
 	}
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("%s:%d:%s:%s", hashName, hashIterations, encode(salt), encode(sum)), nil
+	return fmt.Sprintf("%s:%d:%s:%s", hashName, iterations, encode(salt), encode(sum)), nil
 }
 
 type passwordHash struct {

@@ -36,15 +36,23 @@ func Load(name string) (File, error) {
 }
 
 // Parse is Load for a text that has been read. name is for errors.
-func Parse(name string, text []byte) (File, error) {
+func Parse(name string, text []byte) (file File, err error) {
 	p := &filePath{name: name, lines: map[string]int{}}
-	var file File
+	defer func() {
+		if recover() != nil { // the parser gives up on some malformed texts like this
+			file, err = File{}, fmt.Errorf("%s: this is no YAML", name)
+		}
+	}()
 	tree, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return File{}, p.syntax(err)
 	}
 	if len(tree.Docs) != 1 || tree.Docs[0].Body == nil {
 		return File{}, fmt.Errorf("%s: want one YAML document with routes", name)
+	}
+	ast.Walk(p, tree.Docs[0].Body)
+	if err := p.problems.Err(); err != nil {
+		return File{}, err
 	}
 	p.decode(tree.Docs[0].Body, reflect.ValueOf(&file).Elem(), "")
 	if p.problems.Err() == nil { // else a check would tell what follows from it
@@ -86,6 +94,17 @@ type filePath struct {
 	name     string
 	lines    map[string]int // by field
 	problems problems.List
+}
+
+// Visit refuses what makes a text mean something else than it shows, and what
+// the decoder does not survive everywhere.
+func (p *filePath) Visit(node ast.Node) ast.Visitor {
+	switch node.Type() {
+	case ast.TagType, ast.AnchorType, ast.AliasType, ast.MergeKeyType:
+		p.add(node.GetToken().Position.Line, node.Type().String(), errors.New("tags, anchors, aliases and merge keys are not understood here"))
+		return nil
+	}
+	return p
 }
 
 func (p *filePath) syntax(err error) error {

@@ -146,7 +146,7 @@ func TestScopeFromBasicAuth(t *testing.T) {
 }
 
 func TestHashPassword(t *testing.T) {
-	text, err := HashPassword("open sesame")
+	text, err := hashPassword("open sesame", 10)
 	if err != nil {
 		t.Fatal(err)
 	}
