@@ -75,7 +75,7 @@ func (p *Postgres) admit(ctx context.Context, c *pgx.Conn) error {
 		err = p.judge(ctx, c, id)
 	}
 	if err != nil {
-		if !isBelow(err) { // it may lead elsewhere after a fail-over: never reuse it
+		if !staysUseful(err) { // it may lead elsewhere after a fail-over: never reuse it
 			discard(c)
 		}
 		return err
@@ -84,9 +84,9 @@ func (p *Postgres) admit(ctx context.Context, c *pgx.Conn) error {
 	return nil
 }
 
-// isBelow reports errors after which the same connection may well be admitted
+// staysUseful reports errors after which the same connection may well be admitted
 // later.
-func isBelow(err error) bool { return errors.Is(err, errForeign) }
+func staysUseful(err error) bool { return errors.Is(err, errForeign) }
 
 // identify asks the connection what it is connected to.
 func (p *Postgres) identify(ctx context.Context, c *pgx.Conn) (*identity, error) {

@@ -26,7 +26,7 @@ func (b Budget) less(none ...func(*Budget)) Budget {
 }
 
 func noCuts(b *Budget)      { b.Cuts = 0 }
-func noCrashes(b *Budget)   { b.Crashes = 0 }
+func oneCut(b *Budget)      { b.Cuts = 1 }
 func noExpiries(b *Budget)  { b.Expiries = 0 }
 func noDecisions(b *Budget) { b.Decisions = 0 }
 func noForce(b *Budget)     { b.Forced = 0 }
@@ -38,7 +38,7 @@ func oneForget(b *Budget)   { b.Forgets = 1 }
 var (
 	holdAll      = Scenario{Name: "Hold", Procs: 2, Hold: true, Max: usual}
 	retryAll     = Scenario{Name: "Retry", Procs: 2, Retry: true, Max: usual.less(noDecisions)}
-	mixed        = Scenario{Name: "Hold and Retry mixed", Procs: 2, Hold: true, Retry: true, Max: usual.less(noUndone, noExpiries, noForce)}
+	mixed        = Scenario{Name: "Hold and Retry mixed", Procs: 2, Hold: true, Retry: true, Max: usual.less(noUndone, noExpiries, noForce, oneCut)}
 	holdStreams  = Scenario{Name: "Hold, streaming", Procs: 2, Hold: true, Stream: true, Max: usual.less(noUndone, noForce, noExpiries)}
 	retryStreams = Scenario{Name: "Retry, streaming", Procs: 2, Retry: true, Stream: true, Max: usual.less(noUndone, noDecisions)}
 	forgetting   = Scenario{Name: "Hold, Forget, near caches", Procs: 2, Hold: true, Forget: true, Near: true, Max: usual.less(noCuts, noUndone, noForce, noDecisions, oneForget)}
