@@ -32,6 +32,7 @@ type run struct {
 	watch  watchdog
 
 	notAfter time.Time // of a claim whose verdict was lost, on the ledger's clock
+	lostAt   time.Time // when it was lost
 	cause    error     // of the last call that failed
 	record   []byte    // the encoded response, for Complete
 	status   int
@@ -129,7 +130,7 @@ func (r *run) sendClaim(ctx context.Context) claim.Event {
 	var lost *fallback.UnconfirmedError
 	switch {
 	case errors.As(err, &lost):
-		r.notAfter = lost.NotAfter
+		r.notAfter, r.lostAt = lost.NotAfter, time.Now()
 		return r.failed(claim.Unconfirmed, err)
 	case errors.Is(err, fallback.ErrRefused):
 		return claim.Event{Kind: claim.Denied}
@@ -166,7 +167,7 @@ func stepGrant(g *fallback.Grant) claim.Grant {
 // away when its context ends or the ledger is silent for too long; the
 // background does not.
 func (r *run) reread(ctx context.Context) claim.Event {
-	readCtx, stop := context.WithTimeout(ctx, r.engine.cfg.LedgerTimeout)
+	readCtx, stop := r.rereadContext(ctx)
 	defer stop()
 	row, err := r.engine.ledger.Read(readCtx, r.req.Digest)
 	switch {
@@ -187,6 +188,15 @@ func (r *run) reread(ctx context.Context) claim.Event {
 		return r.failed(claim.GiveUp, fmt.Errorf("%w; the ledger was silent since", r.cause))
 	}
 	return claim.Event{Kind: claim.Unclear}
+}
+
+// rereadContext bounds the caller's patience from when the verdict was lost; the
+// background's is bounded per statement only.
+func (r *run) rereadContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.snapshot().Phase == claim.Doubtful {
+		return context.WithDeadline(ctx, r.lostAt.Add(r.engine.cfg.LedgerTimeout))
+	}
+	return context.WithTimeout(ctx, r.engine.cfg.LedgerTimeout)
 }
 
 const rereadEvery = 50 * time.Millisecond

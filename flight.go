@@ -126,11 +126,11 @@ func (fl *flight) takes() bool {
 type followed uint8
 
 const (
-	gotVerdict  followed = iota // the verdict is shared
-	leaderOnly                  // there is none to share: try again, perhaps as leader
-	stillRuns                   // the handler runs in this process
-	lookYourself                // another process works on it, or its outcome may be recorded
-	timeIsUp                    // the caller's context has ended
+	gotVerdict   followed = iota // the verdict is shared
+	leaderOnly                   // there is none to share: try again, perhaps as leader
+	stillRuns                    // the handler runs in this process
+	lookYourself                 // another process works on it, or its outcome may be recorded
+	timeIsUp                     // the caller's context has ended
 )
 
 // follow waits for the verdict. A caller that does not wait is sent away as
