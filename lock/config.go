@@ -37,7 +37,7 @@ type Config struct {
 	// locker of a prefix must agree.
 	Unguarded bool
 	// Direct counts votes without redsync. The verdicts are the same;
-	// docs/adr/lock-fan-out.md says what it saves.
+	// docs/adr/redsync-behind-a-call.md says what it saves.
 	Direct bool
 	// TrustClients accepts clients whose options cannot be read.
 	TrustClients bool

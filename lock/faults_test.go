@@ -199,6 +199,7 @@ func throughput(t testing.TB, r *Redlock, d time.Duration) float64 {
 }
 
 func TestL22_LostSubscription(t *testing.T) {
+	t.Parallel()
 	servers := deploy(t, 3)
 	a, b := locker(t, clientsOf(servers), Config{}), locker(t, clientsOf(servers), Config{})
 	h := take(t, a, "x")

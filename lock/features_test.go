@@ -43,6 +43,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	servers := deploy(t, 3)
 	r := locker(t, clientsOf(servers), Config{Prefix: "odd[*]:"})
 	want := map[string]bool{}
@@ -160,6 +161,7 @@ func TestFIFOInOneProcess(t *testing.T) {
 }
 
 func TestFairAcrossProcesses(t *testing.T) {
+	t.Parallel()
 	servers := deploy(t, 3)
 	var lockers []*Redlock
 	for range 6 {
@@ -233,6 +235,7 @@ func subscriptions(client *redis.Client, r *Redlock, want int) error {
 }
 
 func TestElectionIsObserved(t *testing.T) {
+	t.Parallel()
 	servers := deploy(t, 3)
 	a, b := locker(t, clientsOf(servers), Config{Owner: "a"}), locker(t, clientsOf(servers), Config{Owner: "b"})
 	ctx, cancel := context.WithCancel(within(t, 20*time.Second))

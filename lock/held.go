@@ -115,14 +115,13 @@ func (h *held) setTimer() {
 // the signal.
 func (h *held) tick() {
 	h.mu.Lock()
-	if h.state == stateHeld && !time.Now().Before(h.until) {
-		h.endAs(stateLost, ErrLost)
+	if h.state != stateHeld || !time.Now().Before(h.until) {
+		if h.endAs(stateLost, ErrLost) {
+			h.giveBack() // what a renewal has prolonged at a minority
+		}
 		return
 	}
 	defer h.mu.Unlock()
-	if h.state != stateHeld {
-		return
-	}
 	if !time.Now().Before(h.due) {
 		h.due = h.until // until the renewal that starts now has ended
 		h.extendAside()

@@ -79,6 +79,7 @@ func TestL06_RivalCameAndWent(t *testing.T) {
 }
 
 func TestL07_ReseedAfterRestart(t *testing.T) {
+	t.Parallel()
 	servers := deploy(t, 3)
 	r := locker(t, clientsOf(servers), Config{})
 	h := take(t, r, "x")
@@ -159,6 +160,7 @@ func TestL15_WaitsForALongHolder(t *testing.T) {
 }
 
 func TestL16_RenewalDoesNotLiveOnTheAcquiresContext(t *testing.T) {
+	t.Parallel()
 	servers := deploy(t, 3)
 	r := locker(t, clientsOf(servers), Config{})
 	const ttl = 500 * time.Millisecond
