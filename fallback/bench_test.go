@@ -104,3 +104,72 @@ func spread(b *testing.B, callers int, call func(context.Context) error) {
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 }
+
+// BenchmarkBodies shows whether large responses in the table slow claims of
+// fresh keys down: the same claims beside rows with small and with large
+// bodies, which are stored out of line.
+func BenchmarkBodies(b *testing.B) {
+	server, err := testenv.StartPostgres(b.Context(), testenv.PostgresOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { server.Close() })
+	pool := newPool(b, server.URL())
+	for _, size := range []int{300, 16 << 10, 300, 16 << 10} {
+		schema := fmt.Sprintf("bodies_%d", size)
+		ledger := openLedger(b, pool, func(c *fallback.Config) { c.Schema = schema })
+		fill(b, ledger, 2000, size)
+		b.Run(fmt.Sprintf("bodies=%d", size), func(b *testing.B) {
+			spread(b, 128, func(ctx context.Context) error {
+				_, err := ledger.Claim(ctx, newRequest(holdPolicy()))
+				return err
+			})
+		})
+	}
+}
+
+// BenchmarkGrowth shows claim + completion beside few and beside many rows.
+func BenchmarkGrowth(b *testing.B) {
+	server, err := testenv.StartPostgres(b.Context(), testenv.PostgresOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { server.Close() })
+	pool := newPool(b, server.URL())
+	for _, rows := range []int{1_000, 100_000} {
+		ledger := openLedger(b, pool, func(c *fallback.Config) { c.Schema = fmt.Sprintf("rows_%d", rows) })
+		fill(b, ledger, rows, 300)
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			spread(b, 128, func(ctx context.Context) error { return claimAndComplete(ctx, ledger, 300) })
+		})
+	}
+}
+
+func claimAndComplete(ctx context.Context, l fallback.Ledger, size int) error {
+	r := newRequest(holdPolicy())
+	v, err := l.Claim(ctx, r)
+	if err != nil {
+		return err
+	}
+	_, err = l.Complete(ctx, fallback.Completion{Ref: refOf(r, v.Granted.Fence), Status: 200, Response: make([]byte, size)})
+	return err
+}
+
+// fill completes a number of keys.
+func fill(b *testing.B, l fallback.Ledger, rows, size int) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(rows))
+	var wg sync.WaitGroup
+	for range 256 {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := claimAndComplete(b.Context(), l, size); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -27,6 +27,7 @@ type lane[Q, R any] struct {
 	mu      sync.Mutex // guards all below
 	waiting []*ticket[Q, R]
 	shared  map[Digest]*ticket[Q, R]
+	bytes   int       // of the waiting
 	running int       // batches under way
 	began   time.Time // the last of them
 }
@@ -39,8 +40,11 @@ const (
 )
 
 // maxBatchBytes bounds the payload of one batch, so that a few large bodies do
-// not make one huge message.
-const maxBatchBytes = 4 << 20
+// not make one huge message; maxQueueBytes bounds what waits for one.
+const (
+	maxBatchBytes = 4 << 20
+	maxQueueBytes = 256 << 20
+)
 
 // A ticket is one call on its way through a lane.
 type ticket[Q, R any] struct {
@@ -79,7 +83,8 @@ func (l *lane[Q, R]) enter(ctx context.Context, d Digest, ask Q) (*ticket[Q, R],
 			return t, nil
 		}
 	}
-	if len(l.waiting) >= l.maxQueue {
+	size := l.sizeOf(&ask)
+	if len(l.waiting) >= l.maxQueue || l.bytes > 0 && l.bytes+size > maxQueueBytes {
 		return nil, ErrOverloaded
 	}
 	more := l.running == 0 || l.running < maxBeside && time.Since(l.began) > slowBatch
@@ -88,6 +93,7 @@ func (l *lane[Q, R]) enter(ctx context.Context, d Digest, ask Q) (*ticket[Q, R],
 	}
 	t := &ticket[Q, R]{digest: d, ask: ask, done: make(chan struct{})}
 	l.waiting = append(l.waiting, t)
+	l.bytes += size
 	if l.share {
 		if l.shared == nil {
 			l.shared = make(map[Digest]*ticket[Q, R])
@@ -157,13 +163,19 @@ func (l *lane[Q, R]) next() []*ticket[Q, R] {
 		in[t.digest] = struct{}{}
 		batch = append(batch, t)
 		delete(l.shared, t.digest)
-		if l.size != nil {
-			bytes += l.size(&t.ask)
-		}
+		bytes += l.sizeOf(&t.ask)
 	}
 	l.waiting = later
+	l.bytes -= bytes
 	sortByDigest(batch)
 	return batch
+}
+
+func (l *lane[Q, R]) sizeOf(ask *Q) int {
+	if l.size == nil {
+		return 0
+	}
+	return l.size(ask)
 }
 
 func sortByDigest[Q, R any](batch []*ticket[Q, R]) {

@@ -187,8 +187,15 @@ func TestLaneBounds(t *testing.T) {
 		if _, err := l.enter(cancelled, digestN(101), 1); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a context that is done: %v", err)
 		}
+		l.maxQueue = 100
+		if err := enter(50, maxQueueBytes); !errors.Is(err, ErrOverloaded) {
+			t.Fatalf("beyond the queue's bytes: %v", err)
+		}
 		close(hold)
 		g.close()
+		if l.bytes != 0 {
+			t.Fatalf("%d bytes wait in an empty queue", l.bytes)
+		}
 		if want := []int{1, 3, 1, 3, 1}; len(sizes) != len(want) {
 			// 0 alone; 1 2 3; 4 is large and ends its batch; 5 6 7; 8
 			t.Fatalf("batches of %v, want %v", sizes, want)
