@@ -54,8 +54,7 @@ func (e *Engine) do(ctx context.Context, req Request, work performer) (Result, e
 }
 
 func outcomeName(res Result, err error) string {
-	var engine *Error
-	if errors.As(err, &engine) {
+	if err != nil && res.Outcome == 0 {
 		return "error"
 	}
 	return res.Outcome.String()
