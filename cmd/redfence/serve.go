@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type serveCommand struct {
 	ledgerFlags
 	Listen   string `default:"127.0.0.1:8080" help:"Address to listen on; a port of 0 takes a free one."`
 	Upstream string `placeholder:"URL" help:"The service behind the gateway."`
+	Config   string `placeholder:"FILE" type:"path" help:"YAML file with routes, instead of --upstream and the flags of a route; see package gateway."`
 	Demo     bool   `help:"Try it: a built-in service that logs each real execution, the webhook preset, and servers of its own where no URL is given."`
 	EnvFile  string `placeholder:"FILE" help:"Write the addresses of the stores to this file, as assignments for a shell."`
 	Migrate  bool   `help:"Create or upgrade the ledger's schema first (with --demo: always)."`
@@ -83,6 +85,23 @@ func (c *serveCommand) route() gateway.Route {
 	return r
 }
 
+// routes are those of the file, or the one of the flags.
+func (c *serveCommand) routes(list *problems.List) []gateway.Route {
+	one := c.route()
+	if c.Config == "" {
+		return []gateway.Route{one}
+	}
+	if !reflect.DeepEqual(one, gateway.Route{}) {
+		list.Add("--config: gives the routes; leave --upstream, --demo and the flags of a route out")
+	}
+	file, err := gateway.Load(c.Config)
+	if err != nil {
+		list.AddErr(err)
+		return nil
+	}
+	return file.Routes
+}
+
 // secrets reads the secret; none is fine.
 func (c *serveCommand) secrets(list *problems.List) []redfence.Secret {
 	key := []byte(os.Getenv("REDFENCE_SECRET"))
@@ -126,8 +145,13 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 // handle makes the gateway. Its problems are told under the names of the
 // flags.
 func (s *server) handle(list *problems.List) {
+	routes := s.command.routes(list)
+	if routes == nil {
+		return // said
+	}
+	s.longest = longestProcessing(routes)
 	handler, err := gateway.New(gateway.Config{
-		Engine: s.later, Routes: []gateway.Route{s.command.route()}, Ready: s.later.ready, Metrics: s.metrics(),
+		Engine: s.later, Routes: routes, Ready: s.later.ready, Metrics: s.metrics(),
 		Error: func(err error) { s.log.Warn("upstream", "error", err) },
 	})
 	if err != nil {
@@ -148,6 +172,16 @@ func (s *server) metrics() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
+// longestProcessing is what the server's time-outs have to allow for; 0 is the
+// default.
+func longestProcessing(routes []gateway.Route) time.Duration {
+	longest := time.Duration(0)
+	for _, r := range routes {
+		longest = max(longest, r.MaxProcessing)
+	}
+	return longest
+}
+
 // flagOf names the flag in a problem of the one route.
 func flagOf(problem string) string {
 	field, rest, ok := strings.Cut(strings.TrimPrefix(problem, "routes[0]."), ": ")
@@ -161,5 +195,9 @@ func flagOf(problem string) string {
 }
 
 func (c *serveCommand) describe(url string) string {
-	return fmt.Sprintf("redfence: serving %s, in front of %s\n", url, c.Upstream)
+	behind := c.Upstream
+	if c.Config != "" {
+		behind = "the upstreams of " + c.Config
+	}
+	return fmt.Sprintf("redfence: serving %s, in front of %s\n", url, behind)
 }

@@ -118,6 +118,36 @@ func TestServeRunsOnceAndReplays(t *testing.T) {
 	}
 }
 
+func TestServeFromAFile(t *testing.T) {
+	clean(t)
+	up, err := startDemoUpstream(new(output))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.close()
+	config := filepath.Join(t.TempDir(), "gateway.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("routes:\n- path: /orders\n  upstream: " + up.addr + "\n  preset: webhook\n  scope: {unscoped: true}\n")
+	stores := []string{"--redis", urls(testenv.Redis(t, 3)), "--database", testenv.Postgres(t).URL(), "--migrate", "--config", config}
+	g := serve(t, stores...)
+	g.ready(t)
+	g.post(t, "/orders", "order-1", "")
+	if again := g.post(t, "/orders", "order-1", ""); again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("no replay: %d %v", again.StatusCode, again.Header)
+	}
+
+	write("routes:\n- upstream: 7\n  preset: best\n")
+	code, _, errs := program(t, append([]string{"serve", "--unscoped"}, stores...)...)
+	if code != exitInvalid || !strings.Contains(errs, "gateway.yaml:") || !strings.Contains(errs, "--config: gives the routes") {
+		t.Errorf("a bad file and flags of a route: exit code %d\n%s", code, errs)
+	}
+}
+
 func TestServeDrains(t *testing.T) {
 	clean(t)
 	nodes := testenv.Redis(t, 3)

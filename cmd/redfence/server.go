@@ -28,6 +28,7 @@ type server struct {
 	command *serveCommand
 	config  redfence.Config
 	handler http.Handler
+	longest time.Duration // of one execution; 0: the default
 	later   *laterEngine
 	nodes   nodes
 	pool    *pgxpool.Pool
@@ -106,7 +107,7 @@ func (s *server) run(a *app) error {
 	if err := s.announce(a, listener); err != nil {
 		return errors.Join(err, listener.Close(), s.closeStores())
 	}
-	web := gateway.NewServer(s.handler, s.command.Processing)
+	web := gateway.NewServer(s.handler, s.longest)
 	web.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	return errors.Join(s.serve(a.ctx, web, listener), s.drain(web))
 }
