@@ -10,6 +10,7 @@ import (
 
 	"github.com/redfence/redfence"
 	"github.com/redfence/redfence/internal/problems"
+	"github.com/redfence/redfence/lock"
 	"github.com/redfence/redfence/redfencehttp"
 )
 
@@ -19,6 +20,10 @@ type Config struct {
 	Engine redfencehttp.Engine
 	// Routes are what is proxied.
 	Routes []Route
+	// Locks serves the lock API under /-/locks/. Defaults to off.
+	Locks Locks
+	// Locker hands out the locks: the engine. Required with Locks.
+	Locker lock.Locker
 	// Ready says whether there is a usable route to the stores; readyz asks
 	// it. Defaults to always ready.
 	Ready func(context.Context) error

@@ -188,3 +188,19 @@ func newRequest(method, target, body string, headers ...string) *http.Request {
 	}
 	return r
 }
+
+// wantAll checks that one error of one line tells every problem.
+func wantAll(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("lacks %q: %s", part, err)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %q", err)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
+	"strings"
 
 	"github.com/redfence/redfence"
 	"github.com/redfence/redfence/internal/problems"
@@ -50,7 +52,8 @@ type routeOption struct {
 
 // New returns a middleware on an engine. A preset (IETF, Stripe or Webhook)
 // comes first, overrides after it; without one it is IETF. Its error lists
-// every problem of the options at once.
+// every problem of the options at once, those of routes once the middleware's
+// own are in order.
 func New(engine Engine, opts ...Option) (*Middleware, error) {
 	var list problems.List
 	if engine == nil {
@@ -62,6 +65,9 @@ func New(engine Engine, opts ...Option) (*Middleware, error) {
 		o.apply(b)
 	}
 	b.settings.check(&list, "")
+	if list.Err() != nil { // routes would repeat it
+		return nil, list.Err()
+	}
 	m := &Middleware{engine: engine, base: &route{settings: b.settings}}
 	for _, o := range b.routes {
 		m.addRoute(b, o)
@@ -96,12 +102,16 @@ func (m *Middleware) addRoute(base *builder, o routeOption) {
 	base.problems.AddErr(register(m.mux, rt, where))
 }
 
+// registeredAt is where in our own source http.ServeMux has seen a pattern.
+var registeredAt = regexp.MustCompile(` \(registered at [^)]*\)`)
+
 // register turns the panic of http.ServeMux on a bad or conflicting pattern
 // into an error.
 func register(mux *http.ServeMux, rt *route, where string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s%v", where, p)
+			text, _, _ := strings.Cut(fmt.Sprint(p), "\n")
+			err = fmt.Errorf("%s%s", where, registeredAt.ReplaceAllString(text, ""))
 		}
 	}()
 	mux.Handle(rt.pattern, rt)
