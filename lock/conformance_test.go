@@ -49,6 +49,7 @@ func TestConformance(t *testing.T) {
 
 func open(t testing.TB, nodes []redis.UniversalClient, cfg lock.Config) *lock.Redlock {
 	t.Helper()
+	cfg.NodeTimeout = time.Second // the machine may have much else to do
 	r, err := lock.New(context.Background(), nodes, cfg)
 	if err != nil {
 		t.Fatal(err)

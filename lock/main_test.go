@@ -54,6 +54,9 @@ func locker(t testing.TB, clients []redis.UniversalClient, cfg Config) *Redlock 
 	if cfg.MaxTTL == 0 {
 		cfg.MaxTTL = testMaxTTL
 	}
+	if cfg.NodeTimeout == 0 {
+		cfg.NodeTimeout = time.Second // the machine may have much else to do
+	}
 	r, err := New(t.Context(), clients, cfg)
 	if err != nil {
 		t.Fatal(err)
