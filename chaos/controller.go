@@ -45,6 +45,7 @@ const settleLimit = 15 * time.Second
 type controller struct {
 	setup   history.Setup
 	dir     string
+	bin     string // folder of the instance binary, which restarts need
 	began   time.Time
 	cluster cluster.Cluster
 	record  *recorder.Recorder
@@ -89,6 +90,10 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 		return nil, fmt.Errorf("chaos: %w (give another folder with -out)", err)
 	}
 	defer func() { err = errors.Join(err, c.record.Close()) }()
+	if c.bin, err = os.MkdirTemp("", "redfence-chaos-"); err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(c.bin)) }()
 	progress.say("starting %d Redis nodes, a ledger and %d engine instances", c.setup.Nodes, c.setup.Instances)
 	if c.cluster, err = c.start(ctx); err != nil {
 		return nil, err
@@ -118,12 +123,7 @@ func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
 	if c.setup.Rehearsal {
 		return cluster.StartRehearsal(ctx, options)
 	}
-	bin, err := os.MkdirTemp("", "redfence-chaos-")
-	if err != nil {
-		return nil, fmt.Errorf("chaos: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(bin) }() // a running program keeps its file
-	binary, err := cluster.Build(ctx, bin)
+	binary, err := cluster.Build(ctx, c.bin)
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,9 @@ func (r Report) figures(b *strings.Builder) {
 			round(o.From), round(o.To), ledger, o.Served, o.Fresh, o.Replayed, o.Asked)
 	}
 	line(b, "fresh keys", "p50 %s, p99 %s, max %s", round(f.Normal.P50), round(f.Normal.P99), round(f.Normal.Max))
-	line(b, "in such an outage", "p50 %s, p99 %s, max %s", round(f.Outage.P50), round(f.Outage.P99), round(f.Outage.Max))
+	if f.Outage.Count > 0 {
+		line(b, "in such an outage", "p50 %s, p99 %s, max %s", round(f.Outage.P50), round(f.Outage.P99), round(f.Outage.Max))
+	}
 	if len(f.Back) > 0 {
 		back := make([]string, len(f.Back))
 		for i, d := range f.Back {

@@ -55,11 +55,17 @@ func newLoad(t *testing.T) (*Load, *service) {
 
 func TestEveryKeyGetsAnAnswerAndIsAskedAgain(t *testing.T) {
 	l, s := newLoad(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+	go func() {
+		defer cancel()
+		for keys := 0; keys < 40 && ctx.Err() == nil; keys, _, _ = l.Counts() {
+			pause(ctx, 5*time.Millisecond)
+		}
+	}()
 	l.Run(ctx)
 	keys, requests, answered := l.Counts()
-	if keys < 20 || len(l.Acknowledged()) != keys || answered >= requests {
+	if keys < 40 || len(l.Acknowledged()) != keys || answered >= requests {
 		t.Errorf("%d keys, %d acknowledged, %d requests, %d answered", keys, len(l.Acknowledged()), requests, answered)
 	}
 	l.Final(t.Context())
