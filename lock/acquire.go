@@ -17,7 +17,7 @@ func (r *Redlock) try(ctx context.Context, name string, o Options) (*held, error
 	value := valueOf(token, r.cfg.Owner, 0)
 	c := r.acquireCall(key, token, value, o.TTL)
 	start := time.Now()
-	err := r.run(ctx, c, key, value, o.TTL)
+	err := r.run(ctx, c, key, o.TTL)
 	if err != nil {
 		c.giveUp()
 		return nil, failure(opAcquire, name, c, ctx.Err())

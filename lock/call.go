@@ -58,30 +58,6 @@ type call struct {
 	slots   []slot
 }
 
-// A slot is one node's part in a call. It is also the connection that redsync
-// gets for that node and call (pool.go).
-type slot struct {
-	call  *call
-	i     int // the node's place
-	op    node.Op
-	vote  vote
-	err   error // why it failed
-	reply reply
-
-	seeded bool // the lock was put back there
-	asked  bool // for the node's standing
-	clear  bool // the node has certainly not granted anything
-}
-
-// reply is what a node told beside its vote.
-type reply struct {
-	fence  int64
-	holder string
-	ttlMS  int64
-	// missing: the node has no such lock.
-	missing bool
-}
-
 func newCall(kind string, nodes []*node.Node, read reader) *call {
 	c := &call{kind: kind, nodes: nodes, read: read, decided: make(chan struct{}), slots: make([]slot, len(nodes))}
 	for i := range c.slots {
@@ -108,8 +84,6 @@ func (c *call) commands(script *node.Script, args []any) {
 	}
 }
 
-func (s *slot) node() *node.Node { return s.call.nodes[s.i] }
-
 // send sends the round, once, whoever asks first. No verdict stands before
 // every node has its command in its queue, so that a release that follows a
 // verdict also follows the acquire, on each node.
@@ -130,67 +104,12 @@ func (c *call) send() {
 	c.mu.Unlock()
 }
 
-// Reply implements node.Receiver.
-func (s *slot) Reply(_ *node.Op, value any, err error) {
-	if err == nil && s.call.guard != nil && isMismatch(value) && !s.asked {
-		s.ask()
-		return
-	}
-	s.voted(value, err)
-}
-
-// voted counts what the node has said.
-func (s *slot) voted(value any, err error) {
-	c := s.call
-	c.mu.Lock()
-	if err == nil {
-		s.vote, err = c.read(s, value)
-	} else {
-		s.vote = failed
-	}
-	s.err = err
-	switch s.vote {
-	case yes:
-		c.votes.yes++
-	case no:
-		c.votes.no++
-	default:
-		c.votes.failed++
-	}
-	if c.complete != nil && c.votes.yes+c.votes.no+c.votes.failed == len(c.slots) {
-		close(c.complete)
-	}
-	late := c.result != undecided && c.late != nil
-	if c.sent {
-		c.settle(c.votes.decide(len(c.slots)))
-	}
-	undo := c.undo != nil && s.mayHold() && (c.gaveUp || (c.retired && s.overtaken()))
-	c.mu.Unlock()
-	if undo {
-		c.undo(s, s.vote == yes)
-	}
-	if late {
-		c.late(s)
-	}
-	if s.vote == failed && c.failed != nil {
-		c.failed(s)
-	}
-}
-
 // settle records the verdict; the first one stands.
 func (c *call) settle(o outcome) {
 	if c.result == undecided && o != undecided {
 		c.result = o
 		close(c.decided)
 	}
-}
-
-// mayHold says whether the node granted something, or may have.
-func (s *slot) mayHold() bool {
-	if s.clear {
-		return false
-	}
-	return s.vote == yes || (s.vote == failed && !node.Unsent(s.err) && !node.Answered(s.err))
 }
 
 // expire ends the call at its deadline: nodes that are still out count as
@@ -209,11 +128,6 @@ func (c *call) cancel() {
 	defer c.mu.Unlock()
 	c.settle(cancelled)
 }
-
-// overtaken says whether a grant that comes after its lease has ended may have
-// been executed after the release: not, when both went through the node's queue
-// and neither had to be sent again.
-func (s *slot) overtaken() bool { return s.vote == failed || s.asked || s.op.Resent() }
 
 // giveUp undoes what the call has done and will still do. It does not wait.
 func (c *call) giveUp() {

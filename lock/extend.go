@@ -62,7 +62,7 @@ func (h *held) extend(e *extension) {
 	c := newCall(opExtend, h.r.nodes, readChange)
 	c.command(extendScript, extendScript.Command([]string{h.key}, value, h.ttl.Milliseconds()))
 	c.late = func(s *slot) { h.seed(s, value) }
-	err := h.r.run(context.Background(), c, h.key, value, h.ttl)
+	err := h.r.run(context.Background(), c, h.key, h.ttl)
 	until := start.Add(h.ttl - drift(h.ttl))
 	switch {
 	case err == nil && time.Now().Before(until):

@@ -385,3 +385,23 @@ func TestErrorTexts(t *testing.T) {
 		}
 	}
 }
+
+// Close does not wait for nodes that hang, whatever is on its way to them.
+func TestCloseWithHungNodes(t *testing.T) {
+	t.Parallel()
+	servers := deploy(t, 3)
+	r := locker(t, clientsOf(servers), Config{})
+	h := take(t, r, "x")
+	must(t, servers[0].Pause())
+	defer servers[0].Resume()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err := r.Acquire(ctx, "x") // subscribes
+	wants(t, err, ErrTaken, context.DeadlineExceeded)
+	must(t, h.Release(t.Context()))
+	start := time.Now()
+	must(t, r.Close())
+	if took := time.Since(start); took > 3*r.cfg.NodeTimeout {
+		t.Errorf("Close took %v", took)
+	}
+}

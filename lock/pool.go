@@ -120,17 +120,27 @@ func redsyncOver(n int) *redsync.Redsync {
 	return redsync.New(pools...)
 }
 
-// viaRedsync runs a call as redsync's round of that kind and returns what
-// redsync says.
-func (r *Redlock) viaRedsync(ctx context.Context, c *call, key, value string, ttl time.Duration) error {
-	m := r.redsync.NewMutex(key,
+// mutexOptions are how redsync is used: one try, every deadline and the drift
+// as ours. The token is the call's business, so redsync has none to draw.
+func mutexOptions(ttl, nodeTimeout time.Duration) []redsync.Option {
+	return []redsync.Option{
 		redsync.WithExpiry(ttl),
 		redsync.WithTries(1),
 		redsync.WithFailFast(true),
-		redsync.WithDriftFactor(float64(drift(ttl))/float64(ttl)),
-		redsync.WithTimeoutFactor(float64(r.cfg.NodeTimeout)/float64(ttl)),
-		redsync.WithValue(value),
-		redsync.WithGenValueFunc(func() (string, error) { return value, nil }))
+		redsync.WithDriftFactor(float64(drift(ttl)) / float64(ttl)),
+		redsync.WithTimeoutFactor(float64(nodeTimeout) / float64(ttl)),
+		redsync.WithGenValueFunc(func() (string, error) { return "", nil }),
+	}
+}
+
+// viaRedsync runs a call as redsync's round of that kind and returns what
+// redsync says.
+func (r *Redlock) viaRedsync(ctx context.Context, c *call, key string, ttl time.Duration) error {
+	options := r.usual
+	if ttl != r.cfg.TTL {
+		options = mutexOptions(ttl, r.cfg.NodeTimeout)
+	}
+	m := r.redsync.NewMutex(key, options...)
 	bound := &callContext{Context: ctx, call: c}
 	if c.kind == opAcquire {
 		return m.TryLockContext(bound)
@@ -176,9 +186,9 @@ var deadlines = sync.Pool{New: func() any {
 
 // run runs an acquire or an extension to its verdict; nil means that it was
 // won. A release decides nothing: it is always direct.
-func (r *Redlock) run(ctx context.Context, c *call, key, value string, ttl time.Duration) error {
+func (r *Redlock) run(ctx context.Context, c *call, key string, ttl time.Duration) error {
 	if r.cfg.Direct {
 		return r.direct(ctx, c)
 	}
-	return r.viaRedsync(ctx, c, key, value, ttl)
+	return r.viaRedsync(ctx, c, key, ttl)
 }

@@ -224,7 +224,7 @@ func judgeBy(n int, votes []vote, order []int, direct bool) outcome {
 			c.slots[i].Reply(nil, votes[i], nil)
 		}
 	}()
-	err := r.run(context.Background(), c, "k", "v", time.Minute)
+	err := r.run(context.Background(), c, "k", time.Minute)
 	if (err == nil) != (c.outcome() == won) {
 		return undecided // redsync and the count disagree: equal to no verdict
 	}

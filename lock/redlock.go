@@ -23,8 +23,9 @@ type Redlock struct {
 	nodes    []*node.Node
 	ownsSet  bool
 	redsync  *redsync.Redsync
-	guard    *guard // nil: unguarded
-	observed bool   // somebody listens to LockAcquired and LockLost
+	usual    []redsync.Option // for the default TTL
+	guard    *guard           // nil: unguarded
+	observed bool             // somebody listens to LockAcquired and LockLost
 	canary   string
 	canaries atomic.Uint64
 
@@ -117,6 +118,7 @@ func newRedlock(set *node.Set, cfg Config) *Redlock {
 		set:     set,
 		nodes:   set.Nodes(),
 		redsync: redsyncOver(len(set.Nodes())),
+		usual:   mutexOptions(cfg.TTL, cfg.NodeTimeout),
 		canary:  "canary:" + newToken(),
 
 		subscriber: newSubscriber(set.Nodes()),
@@ -124,10 +126,11 @@ func newRedlock(set *node.Set, cfg Config) *Redlock {
 	}
 }
 
-// Close stops the locker. Leases that are still held are not released; they
-// are no longer renewed, and lapse.
+// Close stops the locker, within a few times NodeTimeout. Leases that are still
+// held are not released; they are no longer renewed, and lapse. A locker that
+// shares its nodes (NewOn) leaves them running, renewals too.
 func (r *Redlock) Close() error {
-	r.subscriber.close()
+	r.subscriber.close(r.cfg.NodeTimeout)
 	if r.ownsSet {
 		r.set.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/bits"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -192,15 +193,26 @@ func signal(c chan struct{}) {
 	}
 }
 
-// close ends the links and waits for their goroutines.
-func (s *subscriber) close() {
+// close ends the links and waits for their goroutines, but not for longer than
+// d: those of a node that hangs end with the deadlines of its client.
+func (s *subscriber) close(d time.Duration) {
 	s.mu.Lock()
 	links := s.links
 	s.links, s.closed = nil, true
 	s.mu.Unlock()
-	for _, l := range links {
-		_ = l.pubsub.Close() // nobody can act on it
-		close(l.wake)
+	ended := make(chan struct{})
+	go func() {
+		var all sync.WaitGroup
+		for _, l := range links {
+			close(l.wake)
+			all.Go(func() { _ = l.pubsub.Close() }) // nobody can act on it
+		}
+		all.Wait()
+		s.done.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(d):
 	}
-	s.done.Wait()
 }
