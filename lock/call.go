@@ -95,8 +95,16 @@ func (c *call) send() {
 	if !first {
 		return
 	}
+	if c.guard != nil {
+		c.guard.order.Lock()
+	}
 	for i := range c.slots {
-		c.nodes[i].Send(&c.slots[i].op)
+		if c.slots[i].vote == out {
+			c.nodes[i].Send(&c.slots[i].op)
+		}
+	}
+	if c.guard != nil {
+		c.guard.order.Unlock()
 	}
 	c.mu.Lock()
 	c.sent = true

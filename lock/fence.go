@@ -17,9 +17,11 @@ import (
 //
 // With the answers of all n nodes the rank is the majority's, and nothing more
 // has to be known; with those of a bare majority it is the largest, and the
-// others have yet to reach it. Mostly they tell so by themselves, because each
-// answer to anybody of this process tells how far a node's counter is. Else
-// the fence is written back.
+// others may have yet to reach it. Rounds are queued at all nodes in one order,
+// so a single process meets equal counters; with several the counters run apart
+// a little. Mostly the others tell by themselves that they have reached the
+// fence, because each answer to anybody of this process tells how far a node's
+// counter is. Else the fence is written back.
 
 // patience is how long an acquire waits for the answers of the other nodes
 // before it writes its fence back.
@@ -123,6 +125,12 @@ func (r *Redlock) raiseCall(fence int64) *call {
 		return yes, nil
 	})
 	c.guard = r.guard
+	for i := range c.slots { // only nodes that are not known to have reached it
+		if r.guard.standing[i].counter.Load() >= fence {
+			c.slots[i].vote = yes
+			c.votes.yes++
+		}
+	}
 	c.commands(raiseScript, raiseScript.Command([]string{markerKey, counterKey}, "", strconv.FormatInt(fence, 10)))
 	return c
 }
