@@ -24,6 +24,7 @@ const nodeCount = 5
 type cluster struct {
 	servers  contend.Servers
 	nodes    []*servers.Redis // nil: not ours
+	links    []*slowLink      // in front of the nodes, if any
 	postgres *servers.Postgres
 	clients  []*redis.Client // to ask for versions and processor time
 }
@@ -87,6 +88,19 @@ func (c *cluster) add(nodes []*servers.Redis) {
 	}
 }
 
+// link puts a link in front of each node.
+func (c *cluster) link() error {
+	for i, addr := range c.servers.Redis {
+		l, err := newSlowLink(addr)
+		if err != nil {
+			return err
+		}
+		c.links = append(c.links, l)
+		c.servers.Redis[i] = l.addr()
+	}
+	return nil
+}
+
 // useRedis takes addresses, as host:port or redis:// URLs without a password:
 // not every contender can be given one.
 func (c *cluster) useRedis(addrs []string) error {
@@ -110,6 +124,9 @@ func (c *cluster) useRedis(addrs []string) error {
 // Close ends the servers that are ours.
 func (c *cluster) Close() error {
 	var errs []error
+	for _, l := range c.links {
+		errs = append(errs, l.close())
+	}
 	for _, node := range c.nodes {
 		errs = append(errs, node.Close())
 	}

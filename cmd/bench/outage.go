@@ -43,7 +43,7 @@ func outage(ctx context.Context, b *bench) (outcome, error) {
 	for range b.preset.rounds {
 		fmt.Fprintln(b.notes, "outage: all nodes killed under load, and back")
 		var one anOutage
-		err := b.onOwnNodes(ctx, func(own *bench) (err error) {
+		err := b.onOwnNodes(ctx, false, func(own *bench) (err error) {
 			doer, err := contend.OpenEngine(ctx, own.cluster.servers, 0)
 			if err != nil {
 				return err

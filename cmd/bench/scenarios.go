@@ -13,6 +13,9 @@ import (
 // bodySize is the size of a response, in bytes, where none is said.
 const bodySize = 300
 
+// payloadCallers keep large responses from filling memory.
+const payloadCallers = 16
+
 // replayIDs is how many completed ids are asked for again.
 const replayIDs = 2000
 
@@ -41,7 +44,7 @@ func scenarios() []scenario {
 }
 
 func scenarioNames() []string {
-	return []string{"lock", "contended", "do-fresh", "do-replay", "hand-off", "sick"}
+	return []string{"lock", "contended", "do-fresh", "do-replay", "payload", "hand-off", "sick"}
 }
 
 func lockContenders() []contend.LockContender {
@@ -79,13 +82,14 @@ func (b *bench) compare(ctx context.Context) ([]report.Result, error) {
 		name string
 		run  func(context.Context) ([]report.Result, error)
 	}{
+		{"payload", b.payloads},
 		{"hand-off", func(ctx context.Context) ([]report.Result, error) {
 			return b.handOffs(ctx, contend.Redsync, contend.Redislock, contend.Rueidislock, contend.Advisory, contend.Guarded)
 		}},
 		{"sick", b.sickTimelines},
 	}
 	for _, s := range rest {
-		if !b.wants(s.name) || (s.name == "sick" && b.cluster.nodes == nil) {
+		if !b.wants(s.name) || (s.name == "sick" && b.cluster.nodes == nil) || (s.name == "payload" && b.presetName == "quick" && len(b.scenarios) == 0) {
 			continue
 		}
 		results, err := s.run(ctx)
@@ -168,6 +172,27 @@ func openTwo(ctx context.Context, c contend.LockContender, s contend.Servers) (l
 		return nil, nil, errors.Join(err, locker.Close())
 	}
 	return locker, rival, nil
+}
+
+// payloads measures fresh keys with larger and larger responses.
+func (b *bench) payloads(ctx context.Context) ([]report.Result, error) {
+	var all []report.Result
+	for _, size := range []int{1 << 10, 16 << 10, 128 << 10} {
+		entries, err := b.doEntries(ctx, fmt.Sprintf("do-fresh, %d KiB", size>>10), payloadCallers,
+			[]contend.DoContender{contend.NaiveDurable, contend.Engine},
+			func(_ context.Context, doer contend.Doer, prefix string) (work.Job, error) {
+				return work.Fresh(doer, prefix, size), nil
+			})
+		if err != nil {
+			return all, err
+		}
+		results, err := b.measure(ctx, b.preset, entries)
+		all = append(all, results...)
+		if err = errors.Join(err, closeEntries(entries)); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // fresh makes entries that run work for new ids.

@@ -19,24 +19,34 @@ const adaptation = time.Second
 // A fault is what happens to some of the nodes.
 type fault struct {
 	name    string
-	begin   func(*servers.Redis) error
-	end     func(*servers.Redis) error
+	begin   func(*cluster, int) error
+	end     func(*cluster, int) error
 	victims int
 }
 
-// faults are the four of target P3.
-func faults() []fault {
-	hung := fault{name: "hung", begin: (*servers.Redis).Pause, end: (*servers.Redis).Resume}
-	killed := fault{name: "killed", begin: (*servers.Redis).Kill, end: (*servers.Redis).Restart}
-	var all []fault
-	for _, f := range []fault{hung, killed} {
-		for victims := 1; victims <= 2; victims++ {
-			f.victims = victims
-			all = append(all, f)
-		}
-	}
-	return all
+// slowBy is how late commands and answers of a slow node are, together.
+const slowBy = 50 * time.Millisecond
+
+func onNode(do func(*servers.Redis) error) func(*cluster, int) error {
+	return func(c *cluster, i int) error { return do(c.nodes[i]) }
 }
+
+func delay(d time.Duration) func(*cluster, int) error {
+	return func(c *cluster, i int) error { c.links[i].slow(d / 2); return nil }
+}
+
+var (
+	hung    = fault{name: "hung", begin: onNode((*servers.Redis).Pause), end: onNode((*servers.Redis).Resume)}
+	killed  = fault{name: "killed", begin: onNode((*servers.Redis).Kill), end: onNode((*servers.Redis).Restart)}
+	emptied = fault{name: "restarted empty", begin: onNode((*servers.Redis).Restart), end: func(*cluster, int) error { return nil }}
+	slow    = fault{name: "slow by 50 ms", begin: delay(slowBy), end: delay(0)}
+)
+
+// on is the fault with that many victims.
+func (f fault) on(victims int) fault { f.victims = victims; return f }
+
+// faults are the four of target P3.
+func faults() []fault { return []fault{hung.on(1), hung.on(2), killed.on(1), killed.on(2)} }
 
 // String names the fault for people and results.
 func (f fault) String() string { return fmt.Sprintf("%d %s", f.victims, f.name) }
@@ -48,11 +58,11 @@ func (c *cluster) while(f fault, do func() error) (err error) {
 	if len(c.nodes) < 2*f.victims+1 {
 		return errNotOurs
 	}
-	for _, node := range c.nodes[:f.victims] {
-		if err := f.begin(node); err != nil {
+	for i := range f.victims {
+		if err := f.begin(c, i); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, f.end(node)) }()
+		defer func() { err = errors.Join(err, f.end(c, i)) }()
 	}
 	return do()
 }
@@ -84,7 +94,7 @@ func sickness(ctx context.Context, b *bench) (outcome, error) {
 // own: a node that was killed before would not be as good as new.
 func (b *bench) beforeAndDuring(ctx context.Context, f fault, contenders ...contend.LockContender) (healthy, sick []report.Result, err error) {
 	for range b.preset.rounds {
-		err := b.onOwnNodes(ctx, func(own *bench) error {
+		err := b.onOwnNodes(ctx, false, func(own *bench) error {
 			before, during, err := own.pair(ctx, f, contenders)
 			healthy = gather(healthy, before, "lock, before "+f.String())
 			sick = gather(sick, during, "lock, "+f.String())
@@ -120,8 +130,9 @@ func (b *bench) pair(ctx context.Context, f fault, contenders []contend.LockCont
 	return before, during, err
 }
 
-// onOwnNodes runs do with fresh Redis nodes and the same Postgres.
-func (b *bench) onOwnNodes(ctx context.Context, do func(*bench) error) (err error) {
+// onOwnNodes runs do with fresh Redis nodes and the same Postgres, with a link
+// in front of each node if asked for.
+func (b *bench) onOwnNodes(ctx context.Context, linked bool, do func(*bench) error) (err error) {
 	if b.cluster.nodes == nil {
 		return errNotOurs
 	}
@@ -133,6 +144,11 @@ func (b *bench) onOwnNodes(ctx context.Context, do func(*bench) error) (err erro
 	own.cluster = &cluster{servers: contend.Servers{Postgres: b.cluster.servers.Postgres}}
 	own.cluster.add(nodes)
 	defer func() { err = errors.Join(err, own.cluster.Close()) }()
+	if linked {
+		if err := own.cluster.link(); err != nil {
+			return err
+		}
+	}
 	if err := contend.Begin(ctx, own.cluster.servers); err != nil {
 		return err
 	}

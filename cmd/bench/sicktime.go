@@ -30,14 +30,15 @@ func sickContenders() []contend.LockContender {
 // come back.
 func (b *bench) sickTimelines(ctx context.Context) ([]report.Result, error) {
 	var all []report.Result
-	for _, f := range faults() {
-		if f.victims > 1 && b.presetName != "full" {
-			continue
-		}
+	shown := []fault{hung.on(1), killed.on(1)}
+	if b.presetName == "full" {
+		shown = append(faults(), emptied.on(1), emptied.on(2), slow.on(1), slow.on(2))
+	}
+	for _, f := range shown {
 		for _, c := range sickContenders() {
 			fmt.Fprintf(b.notes, "sick, %s, %s\n", f, c.Name)
 			var result report.Result
-			err := b.onOwnNodes(ctx, func(own *bench) (err error) {
+			err := b.onOwnNodes(ctx, f.name == slow.name, func(own *bench) (err error) {
 				result, err = own.sickTimeline(ctx, f, c)
 				return err
 			})
