@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// easy is a load that a busy machine with the race detector carries.
+const easy = "-rate=20"
+
 // chaos runs the command and returns its exit code and what it printed.
 func chaos(t *testing.T, args ...string) (code int, stdout string) {
 	t.Helper()
@@ -56,7 +59,7 @@ func TestNothingRunsTwiceWhileRedisDiesAndComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, out := chaos(t, "-duration", "16s", "-seed", "2", "-out", dir)
+	code, out := chaos(t, easy, "-duration", "16s", "-seed", "2", "-out", dir)
 	if code != 0 || lastLine(out) != "verdict: fine (0)" {
 		t.Fatalf("exit code %d, last line %q", code, lastLine(out))
 	}
@@ -73,7 +76,7 @@ func TestNothingRunsTwiceWhileRedisDiesAndComesBack(t *testing.T) {
 // the instances skip the claim on the primary route.
 func TestRunWithoutTheLedgersClaimIsCaught(t *testing.T) {
 	needServers(t)
-	code, out := chaos(t, "-duration", "14s", "-mutant", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
+	code, out := chaos(t, easy, "-duration", "14s", "-mutant", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
 	if code != int(check.Safety) || lastLine(out) != "verdict: safety (1)" {
 		t.Fatalf("exit code %d, last line %q", code, lastLine(out))
 	}
@@ -102,7 +105,7 @@ func TestScenariosCatchABrokenEngine(t *testing.T) {
 
 func TestRehearsalNeedsNoServers(t *testing.T) {
 	t.Setenv("PATH", "") // neither servers nor a compiler
-	code, out := chaos(t, "-rehearse", "-duration", "12s", "-json", "-out", filepath.Join(t.TempDir(), "run"))
+	code, out := chaos(t, easy, "-rehearse", "-duration", "12s", "-json", "-out", filepath.Join(t.TempDir(), "run"))
 	var r report.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
@@ -118,7 +121,7 @@ func TestRehearsalNeedsNoServers(t *testing.T) {
 
 func TestMistakesEndAtOnce(t *testing.T) {
 	for _, args := range [][]string{
-		{"-nodes", "4"}, {"-duration", "soon"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"},
+		{"-nodes", "4"}, {"-duration", "soon"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"}, {"-rate", "0", "-rehearse"},
 		{"-rehearse", "-mutant", "x"}, {"-rehearse", "-preset", "pause"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
 	} {
 		if code, out := chaos(t, args...); code != failure || out != "" {

@@ -19,13 +19,6 @@ import (
 	"github.com/redfence/redfence/internal/servers"
 )
 
-// The load: enough for every fault to meet hundreds of requests, little enough
-// for a machine with two cores.
-const (
-	keysPerSecond = 60
-	latePerSecond = 60
-)
-
 // lease of the claims: short enough for a stopped instance to lose it, long
 // enough for a busy machine to renew it.
 const lease = 2 * time.Second
@@ -39,12 +32,13 @@ const (
 
 // settleLimit bounds the probing after the last fault; the check of liveness
 // has a bound of its own.
-const settleLimit = 15 * time.Second
+const settleLimit = 20 * time.Second
 
 // controller does one run.
 type controller struct {
 	setup   history.Setup
 	dir     string
+	rate    int    // fresh keys, and late duplicates, per second
 	bin     string // folder of the instance binary, which restarts need
 	began   time.Time
 	cluster cluster.Cluster
@@ -58,8 +52,8 @@ type controller struct {
 func (c *controller) clock() time.Duration { return time.Since(c.began) }
 
 // run does a run and judges it. The folder keeps what the judgement rests on.
-func run(ctx context.Context, setup history.Setup, dir string, progress *progress) (report.Report, error) {
-	c := &controller{setup: setup, dir: dir, began: time.Now()}
+func run(ctx context.Context, setup history.Setup, rate int, dir string, progress *progress) (report.Report, error) {
+	c := &controller{setup: setup, rate: rate, dir: dir, began: time.Now()}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return report.Report{}, fmt.Errorf("chaos: %w", err)
 	}
@@ -101,7 +95,7 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 	defer func() { err = errors.Join(err, c.cluster.Close()) }()
 	c.load = workload.New(workload.Options{
 		Instances: c.cluster.Instances(), Seed: c.setup.Seed, Clock: c.clock,
-		KeysPerSecond: keysPerSecond, LatePerSecond: latePerSecond,
+		KeysPerSecond: c.rate, LatePerSecond: c.rate,
 	})
 	defer c.load.Close()
 	c.began = time.Now()

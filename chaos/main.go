@@ -51,6 +51,7 @@ type runCommand struct {
 	Seed      uint64        `default:"1" help:"Decides schedule and load; not how threads interleave."`
 	Nodes     int           `default:"5" enum:"1,3,5,7" help:"Redis nodes: ${enum}."`
 	Instances int           `default:"3" help:"Engine instances."`
+	Rate      int           `default:"60" help:"Fresh keys per second, and as many late duplicates."`
 	Policy    string        `default:"hold" enum:"hold,retry" help:"What happens to abandoned claims: ${enum}."`
 	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
 	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
@@ -167,14 +168,14 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 	if setup.Rehearsal && setup.Preset != "quick" && setup.Preset != "all-down" {
 		return report.Report{}, fmt.Errorf("chaos: the faults of -preset %s need processes, which a rehearsal has not", setup.Preset)
 	}
-	if setup.Instances < 1 {
-		return report.Report{}, fmt.Errorf("chaos: -instances is %d; at least 1", setup.Instances)
+	if setup.Instances < 1 || r.Rate < 1 {
+		return report.Report{}, fmt.Errorf("chaos: -instances is %d and -rate %d; at least 1 each", setup.Instances, r.Rate)
 	}
 	dir, err := r.folder(fmt.Sprint(r.Seed))
 	if err != nil {
 		return report.Report{}, err
 	}
-	return run(ctx, setup, dir, show)
+	return run(ctx, setup, r.Rate, dir, show)
 }
 
 // folder is where the report goes: an absolute path, because instances have

@@ -9,7 +9,7 @@ import (
 
 // settleBound is how long after the last fault everything may take to be as
 // before it.
-const settleBound = 10 * time.Second
+const settleBound = 15 * time.Second
 
 // primary is the route of an instance that trusts its Redis nodes.
 const primary = "primary"

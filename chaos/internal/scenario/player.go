@@ -19,7 +19,8 @@ import (
 // player is an engine instance in a scenario.
 type player struct {
 	*cluster.Member
-	stage *stage
+	stage  *stage
+	number int
 }
 
 // with says how to start a player.
@@ -48,7 +49,7 @@ func (s *stage) player(w with) *player {
 		Mutant: s.options.Mutant, Failpoints: strings.Join(rules, ","), Args: w.args, Nodes: w.nodes,
 	})
 	s.rig("start an instance", err)
-	p := &player{Member: m, stage: s}
+	p := &player{Member: m, stage: s, number: len(s.players)}
 	s.players = append(s.players, p)
 	return p
 }
@@ -84,7 +85,7 @@ func (p *player) post(key string, a asks) history.Op { return p.postIn(p.stage.c
 
 func (p *player) postIn(ctx context.Context, key string, a asks) history.Op {
 	s := p.stage
-	op := history.Op{Kind: history.Fresh, Key: key, Sent: s.clock()}
+	op := history.Op{Kind: history.Fresh, Key: key, Instance: p.number, Sent: s.clock()}
 	workload.Send(ctx, s.client, p.URL(), &op, a.header(s))
 	op.Got = s.clock()
 	s.mu.Lock()
