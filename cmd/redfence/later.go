@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/redfence/redfence"
+	"github.com/redfence/redfence/lock"
 )
 
 // laterEngine is the engine that the gateway serves with. Until the ledger
@@ -26,6 +27,30 @@ func (l *laterEngine) Do(ctx context.Context, req redfence.Request, fn redfence.
 		return redfence.Result{}, &redfence.Error{Op: "do", Key: req.Key(), Kind: redfence.ErrLedgerUnavailable, Err: errConnecting}
 	}
 	return engine.Do(ctx, req, fn)
+}
+
+// Acquire implements lock.Locker.
+func (l *laterEngine) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Lease, error) {
+	engine := l.engine.Load()
+	if engine == nil {
+		return nil, noLockYet(name)
+	}
+	return engine.Acquire(ctx, name, opts...)
+}
+
+// TryAcquire implements lock.Locker.
+func (l *laterEngine) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Lease, error) {
+	engine := l.engine.Load()
+	if engine == nil {
+		return nil, noLockYet(name)
+	}
+	return engine.TryAcquire(ctx, name, opts...)
+}
+
+func noLockYet(name string) error {
+	return errors.Join(lock.ErrNotAcquired, &redfence.Error{
+		Op: "acquire", Key: redfence.Key{ID: name}, Kind: redfence.ErrLedgerUnavailable, Err: errConnecting,
+	})
 }
 
 // ready says whether requests with a key are served now.

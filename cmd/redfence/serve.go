@@ -85,21 +85,18 @@ func (c *serveCommand) route() gateway.Route {
 	return r
 }
 
-// routes are those of the file, or the one of the flags.
-func (c *serveCommand) routes(list *problems.List) []gateway.Route {
+// served is what the file says, or the one route of the flags.
+func (c *serveCommand) served(list *problems.List) gateway.File {
 	one := c.route()
 	if c.Config == "" {
-		return []gateway.Route{one}
+		return gateway.File{Routes: []gateway.Route{one}}
 	}
 	if !reflect.DeepEqual(one, gateway.Route{}) {
 		list.Add("--config: gives the routes; leave --upstream, --demo and the flags of a route out")
 	}
 	file, err := gateway.Load(c.Config)
-	if err != nil {
-		list.AddErr(err)
-		return nil
-	}
-	return file.Routes
+	list.AddErr(err)
+	return file
 }
 
 // secrets reads the secret; none is fine.
@@ -145,13 +142,13 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 // handle makes the gateway. Its problems are told under the names of the
 // flags.
 func (s *server) handle(list *problems.List) {
-	routes := s.command.routes(list)
-	if routes == nil {
+	file := s.command.served(list)
+	if len(file.Routes) == 0 {
 		return // said
 	}
-	s.longest = longestProcessing(routes)
+	s.longest = longestProcessing(file.Routes)
 	handler, err := gateway.New(gateway.Config{
-		Engine: s.later, Routes: routes, Ready: s.later.ready, Metrics: s.metrics(),
+		Engine: s.later, Routes: file.Routes, Locks: file.Locks, Locker: s.later, Ready: s.later.ready, Metrics: s.metrics(),
 		Error: func(err error) { s.log.Warn("upstream", "error", err) },
 	})
 	if err != nil {

@@ -132,13 +132,22 @@ func TestServeFromAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("routes:\n- path: /orders\n  upstream: " + up.addr + "\n  preset: webhook\n  scope: {unscoped: true}\n")
+	write("routes:\n- path: /orders\n  upstream: " + up.addr + "\n  preset: webhook\n  scope: {unscoped: true}\n" +
+		"locks:\n  enabled: true\n  scope: {unscoped: true}\n")
 	stores := []string{"--redis", urls(testenv.Redis(t, 3)), "--database", testenv.Postgres(t).URL(), "--migrate", "--config", config}
 	g := serve(t, stores...)
 	g.ready(t)
 	g.post(t, "/orders", "order-1", "")
 	if again := g.post(t, "/orders", "order-1", ""); again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("no replay: %d %v", again.StatusCode, again.Header)
+	}
+
+	taken := `{"ttl_ms":10000,"lease":"0123456789abcdef"}`
+	if first := g.post(t, "/-/locks/nightly", "", taken); first.StatusCode != http.StatusCreated && first.StatusCode != http.StatusOK {
+		t.Errorf("a lock over HTTP: %d %s", first.StatusCode, read(t, first))
+	}
+	if second := g.post(t, "/-/locks/nightly", "", `{"ttl_ms":10000,"lease":"fedcba9876543210"}`); second.StatusCode < 400 {
+		t.Errorf("a lock that is held was granted: %d %s", second.StatusCode, read(t, second))
 	}
 
 	write("routes:\n- upstream: 7\n  preset: best\n")
