@@ -108,7 +108,7 @@ func (p *Postgres) checkSequence(ctx context.Context, c *pgx.Conn) []Finding {
 	var increment, cache int64
 	var cycle bool
 	var persistence string
-	_, err := p.query(ctx, c, step{&p.sql.sequence, []any{p.cfg.Schema}, func(rows pgx.Rows) error {
+	_, err := p.query(ctx, c, step{statement: &p.sql.sequence, args: []any{p.cfg.Schema}, scan: func(rows pgx.Rows) error {
 		return rows.Scan(&increment, &cache, &cycle, &persistence)
 	}})
 	name := pgx.Identifier{p.cfg.Schema, "idempotency_fence"}.Sanitize()

@@ -59,7 +59,7 @@ func (p *Postgres) noteLongest(lease time.Duration) error {
 	ctx, cancel := p.bounded()
 	defer cancel()
 	err := p.with(ctx, func(c *pgx.Conn) error {
-		_, _, err := p.transact(ctx, c, step{&p.sql.noteLease, []any{us}, nil}, nil)
+		_, _, err := p.transact(ctx, c, step{statement: &p.sql.noteLease, args: []any{us}, scan: nil}, nil)
 		return err
 	})
 	if err != nil {
@@ -99,25 +99,31 @@ func (p *Postgres) claimOnce(batch []*claimTicket) error {
 func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
-	notAfter := p.notAfter()
+	notAfter, send := p.notAfter(), newSend()
 	granted := make(map[Digest]Record, len(batch))
 	standing := make(map[Digest]Record)
 	var t timing
 	var committed bool
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		after := step{&p.sql.readback, []any{digests(batch), tokens(batch)}, gather(standing)}
-		t, committed, err = p.transact(ctx, c, step{&p.sql.claim, claimArgs(batch, notAfter), gatherGrants(granted)}, &after)
+		after := step{statement: &p.sql.readback, args: []any{digests(batch), tokens(batch)}, scan: gather(standing)}
+		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gatherGrants(granted), guard: send}, &after)
 		return err
 	})
 	if !committed {
 		if howFar(err) == inDoubt {
-			err = &UnconfirmedError{NotAfter: notAfter.Add(p.cfg.StatementTimeout), Err: err}
+			err = p.unconfirmed(digests(batch), doubt{send, notAfter}, err)
 		}
 		return nil, err
 	}
 	p.date(granted, t)
 	p.date(standing, t)
 	return p.settleClaims(batch, granted, standing, t, err), nil
+}
+
+// unconfirmed notes that a claim was sent and that no verdict came.
+func (p *Postgres) unconfirmed(of [][]byte, d doubt, err error) error {
+	p.doubts.add(of, d)
+	return &UnconfirmedError{NotAfter: d.notAfter, Err: err}
 }
 
 // settleClaims hands out the verdicts. A failed read-back leaves the lost
@@ -207,11 +213,12 @@ func (p *Postgres) TakeOver(ctx context.Context, req ClaimRequest, fence int64) 
 	if err := p.noteLongest(req.Policy.Lease); err != nil {
 		return Verdict{}, verdictOf(err)
 	}
-	notAfter := p.notAfter()
-	hit, row, err := p.alone(&p.sql.takeover, req.Digest, takeOverArgs(req, fence, notAfter), scanGrant)
+	notAfter, send := p.notAfter(), newSend()
+	act := step{statement: &p.sql.takeover, args: takeOverArgs(req, fence, notAfter), guard: send}
+	hit, row, err := p.alone(act, req.Digest, scanGrant)
 	switch {
 	case err != nil && howFar(err) == inDoubt:
-		return Verdict{}, &UnconfirmedError{NotAfter: notAfter.Add(p.cfg.StatementTimeout), Err: err}
+		return Verdict{}, p.unconfirmed([][]byte{req.Digest[:]}, doubt{send, notAfter}, err)
 	case err != nil:
 		return Verdict{}, verdictOf(err)
 	case hit != nil:

@@ -1,6 +1,7 @@
 package fallback_test
 
 import (
+	"bytes"
 	"net"
 	"net/url"
 	"sync"
@@ -62,22 +63,33 @@ func newLink(t *testing.T, serverURL string) (*link, string) {
 	return k, u.String()
 }
 
+// isCancel reports whether a client asks the server to cancel what another
+// connection does. Such requests come some time after a connection was lost;
+// the link lets none through, so that what was sent takes its course.
+func isCancel(said []byte) bool {
+	return len(said) == 16 && bytes.Equal(said[4:8], []byte{0x04, 0xd2, 0x16, 0x2e})
+}
+
 // up passes what the client says, or keeps it.
 func (k *link) up(client, server net.Conn) {
 	buf := make([]byte, 64<<10)
+	kept := false // the server is to hear it after the client has gone
 	for {
 		n, err := client.Read(buf)
 		said := append([]byte(nil), buf[:n]...)
+		if isCancel(said) {
+			server.Close()
+			return
+		}
 		k.mu.Lock()
 		if k.hold && n > 0 {
-			k.held = append(k.held, func() { server.Write(said) })
+			k.held, kept = append(k.held, func() { server.Write(said) }), true
 		} else if n > 0 {
 			server.Write(said)
 		}
-		holding := len(k.held) > 0
 		k.mu.Unlock()
 		if err != nil {
-			if !holding {
+			if !kept {
 				server.Close()
 			}
 			return

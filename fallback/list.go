@@ -40,7 +40,7 @@ func (p *Postgres) List(ctx context.Context, f Filter) (rows []Record, err error
 	if f.State != Absent {
 		state = f.State.String()
 	}
-	err = p.look(ctx, step{&p.sql.list, []any{state, f.After[:], int64(f.Limit)}, func(r pgx.Rows) error {
+	err = p.look(ctx, step{statement: &p.sql.list, args: []any{state, f.After[:], int64(f.Limit)}, scan: func(r pgx.Rows) error {
 		rec, err := scanRecord(r)
 		rows = append(rows, rec)
 		return err
@@ -50,7 +50,7 @@ func (p *Postgres) List(ctx context.Context, f Filter) (rows []Record, err error
 
 // Audits implements Lister.
 func (p *Postgres) Audits(ctx context.Context, d Digest) (audits []Audit, err error) {
-	err = p.look(ctx, step{&p.sql.audits, []any{d[:]}, func(r pgx.Rows) error {
+	err = p.look(ctx, step{statement: &p.sql.audits, args: []any{d[:]}, scan: func(r pgx.Rows) error {
 		a := Audit{Digest: d}
 		err := r.Scan(&a.At, &a.Fence, &a.Action, &a.Who, &a.Why)
 		audits = append(audits, a)

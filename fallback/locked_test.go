@@ -178,7 +178,7 @@ func TestI31FencesGrow(t *testing.T) {
 	var mu sync.Mutex
 	var last int64
 	grants := 0
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 24 {
@@ -205,10 +205,13 @@ func TestI31FencesGrow(t *testing.T) {
 			}
 		})
 	}
+	eventually(t, "enough grants to show something", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return grants >= 60 || t.Failed()
+	})
+	cancel()
 	wg.Wait()
-	if grants < 50 {
-		t.Fatalf("only %d grants: the test shows nothing", grants)
-	}
 }
 
 // TestReleaseByDeleteBreaksFences is why no transition deletes a row: a fence

@@ -63,7 +63,7 @@ func TestI29LostReply(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)
 	link, via := newLink(t, server.URL())
-	l := openLedger(t, newPool(t, via), brisk)
+	l := openLedger(t, newPool(t, via, noPing), brisk)
 	direct := openLedger(t, newPool(t, server.URL()), brisk)
 
 	r := newRequest(holdPolicy())
@@ -103,7 +103,7 @@ func TestI55GhostClaim(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)
 	link, via := newLink(t, server.URL())
-	l := openLedger(t, newPool(t, via), brisk)
+	l := openLedger(t, newPool(t, via, noPing), brisk)
 	direct := openLedger(t, newPool(t, server.URL()), brisk)
 
 	delayed := func(r fallback.ClaimRequest) time.Time {
@@ -170,6 +170,12 @@ func TestI55GhostClaim(t *testing.T) {
 	})
 }
 
+// noPing keeps the pool from asking an idle connection whether it lives: only
+// what the ledger sends is on the link.
+func noPing(c *pgxpool.Config) {
+	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+}
+
 // asRole makes a pool's sessions act as a role.
 func asRole(role string) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role }
@@ -183,4 +189,58 @@ func newCleanupConn(t testing.TB, pool *pgxpool.Pool) *pgx.Conn {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// TestClaimStuckInItsCommit: a claim begins before its not-after and stays in
+// its commit (a disk or a standby that stalls) until long after. A re-read does
+// not say that there is no claim before that commit has ended.
+func TestClaimStuckInItsCommit(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	link, via := newLink(t, server.URL())
+	l := openLedger(t, newPool(t, via, noPing), brisk)
+	direct := newPool(t, server.URL())
+	exec(t, direct, `CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.namespace = 'stall' THEN PERFORM pg_sleep(8); END IF; RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER stall AFTER INSERT ON idempotency_keys
+			DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION stall()`)
+	mustClaim(t, l, newRequest(holdPolicy())) // the connection is there
+	r := newRequest(holdPolicy())
+	r.Key.Namespace = "stall"
+	r.Digest = r.Key.Digest()
+	result := make(chan error, 1)
+	go func() {
+		_, err := l.Claim(t.Context(), r)
+		result <- err
+	}()
+	eventually(t, "the claim is in its commit", func() bool {
+		var n int
+		err := direct.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event = 'PgSleep'`).Scan(&n)
+		return err == nil && n == 1
+	})
+	link.cutClients()
+	var unconfirmed *fallback.UnconfirmedError
+	if err := <-result; !errors.As(err, &unconfirmed) {
+		t.Fatalf("got %v", err)
+	}
+	busy := 0
+	eventually(t, "the re-read finds the claim", func() bool {
+		row, err := l.Read(t.Context(), r.Digest)
+		switch {
+		case errors.Is(err, fallback.ErrBusy):
+			busy++
+			return false
+		case err != nil:
+			t.Fatal(err)
+		}
+		if row.Token != r.Token {
+			t.Fatalf("a re-read at %v, not-after %v, says %v while the claim is in its commit", row.Now, unconfirmed.NotAfter, row.State)
+		}
+		return true
+	})
+	if busy == 0 {
+		t.Error("no re-read had to wait: the test shows nothing")
+	}
+	mustRead(t, l, r.Digest)
 }

@@ -41,7 +41,7 @@ func (p *Postgres) NodeSet(ctx context.Context) (NodeSet, error) {
 	defer cancel()
 	err = p.with(bounded, func(c *pgx.Conn) error {
 		var since *time.Time
-		_, err := p.query(bounded, c, step{&p.sql.nodeSet, nil, func(rows pgx.Rows) error {
+		_, err := p.query(bounded, c, step{statement: &p.sql.nodeSet, args: nil, scan: func(rows pgx.Rows) error {
 			return rows.Scan(&set.Nodes, &since)
 		}})
 		set.Since = orZero(since)
@@ -60,7 +60,7 @@ func (p *Postgres) SetNodeSet(ctx context.Context, was, next string) (recorded b
 	bounded, cancel := p.bounded()
 	defer cancel()
 	err = p.with(bounded, func(c *pgx.Conn) error {
-		_, _, err := p.transact(bounded, c, step{&p.sql.setNodeSet, []any{was, next}, func(pgx.Rows) error {
+		_, _, err := p.transact(bounded, c, step{statement: &p.sql.setNodeSet, args: []any{was, next}, scan: func(pgx.Rows) error {
 			recorded = true
 			return nil
 		}}, nil)

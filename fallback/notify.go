@@ -138,7 +138,7 @@ func (p *Postgres) runHints(batch []*ticket[string, struct{}]) {
 	ctx, cancel := p.bounded()
 	defer cancel()
 	err := p.with(ctx, func(c *pgx.Conn) error {
-		_, err := p.query(ctx, c, step{&p.sql.notify, []any{p.post.channel, payloads}, nil})
+		_, err := p.query(ctx, c, step{statement: &p.sql.notify, args: []any{p.post.channel, payloads}, scan: nil})
 		return err
 	})
 	for _, t := range batch {

@@ -18,6 +18,9 @@ type step struct {
 	statement *statement
 	args      []any
 	scan      func(pgx.Rows) error
+	// guard names the transaction, for whoever must wait for its end; 0: no
+	// name.
+	guard int64
 }
 
 // timing is when a pipeline was sent: for the owner's deadline on the
@@ -34,15 +37,7 @@ type timing struct {
 // committed is true only when the server has confirmed the COMMIT: before
 // that, rows are no verdict. An error with committed is that of after.
 func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *step) (t timing, committed bool, err error) {
-	steps := []step{
-		{statement: &p.sql.begin},
-		{statement: &p.sql.settings, args: p.settings},
-		act,
-		{statement: &p.sql.commit},
-	}
-	if after != nil {
-		steps = append(steps, step{statement: &p.sql.planner}, *after)
-	}
+	steps, commit := p.transaction(act, after)
 	ready, err := p.prepare(ctx, c, steps)
 	if err != nil {
 		return timing{}, false, &attemptError{notSent, err}
@@ -51,12 +46,12 @@ func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *s
 	line := c.PgConn().StartPipeline(ctx)
 	for i, r := range ready {
 		r.send(line)
-		if i == 3 && after != nil {
+		if i == commit && after != nil {
 			line.SendPipelineSync()
 		}
 	}
 	if err = line.Sync(); err == nil {
-		committed, err = p.answers(c, line, steps)
+		committed, err = p.answers(c, line, steps, commit)
 	}
 	closeErr := line.Close()
 	if committed {
@@ -69,25 +64,33 @@ func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *s
 	return t, false, afterSend(err)
 }
 
+// transaction returns the steps of transact, and which of them commits.
+func (p *Postgres) transaction(act step, after *step) (steps []step, commit int) {
+	steps = []step{{statement: &p.sql.begin}, {statement: &p.sql.settings, args: p.settings}}
+	if act.guard != 0 {
+		steps = append(steps, step{statement: &p.sql.guard, args: []any{act.guard}})
+	}
+	steps = append(steps, act, step{statement: &p.sql.commit})
+	commit = len(steps) - 1
+	if after != nil {
+		steps = append(steps, step{statement: &p.sql.planner}, *after)
+	}
+	return steps, commit
+}
+
 // answers reads the results of all steps of transact.
-func (p *Postgres) answers(c *pgx.Conn, line *pgconn.Pipeline, steps []step) (committed bool, err error) {
-	for i := range 4 {
-		tag, err := answer(c, line, steps[i].scan)
-		if err != nil {
-			return false, err
-		}
-		if i == 3 && tag != "COMMIT" {
+func (p *Postgres) answers(c *pgx.Conn, line *pgconn.Pipeline, steps []step, commit int) (committed bool, err error) {
+	for i, s := range steps {
+		tag, err := answer(c, line, s.scan)
+		switch {
+		case err != nil:
+			return i > commit, err
+		case i == commit && tag != "COMMIT":
 			return false, fmt.Errorf("COMMIT was answered with %q", tag)
-		}
-	}
-	if len(steps) > 4 {
-		if _, err := line.GetResults(); err != nil { // the Sync in between
-			return true, err
-		}
-	}
-	for _, s := range steps[4:] {
-		if _, err := answer(c, line, s.scan); err != nil {
-			return true, err
+		case i == commit && i < len(steps)-1:
+			if _, err := line.GetResults(); err != nil { // the Sync in between
+				return true, err
+			}
 		}
 	}
 	return true, nil

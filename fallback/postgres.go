@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type Postgres struct {
 	unnamed   bool     // no prepared statements: a pooler is in between
 	described sync.Map // statement name to *pgconn.StatementDescription
 	maxLease  atomic.Int64
+	doubts    doubts
 
 	claims    lane[ClaimRequest, Verdict]
 	reads     lane[struct{}, Record]
@@ -163,6 +165,16 @@ func (p *Postgres) Read(ctx context.Context, d Digest) (Record, error) {
 }
 
 func (p *Postgres) runReads(batch []*ticket[struct{}, Record]) {
+	batch = slices.DeleteFunc(batch, func(t *ticket[struct{}, Record]) bool {
+		about := p.doubts.about(t.digest)
+		if len(about) > 0 {
+			aside(p, func() { p.readDoubtful(t, about) })
+		}
+		return len(about) > 0
+	})
+	if len(batch) == 0 {
+		return
+	}
 	records, err := p.readRows(digests(batch))
 	for _, t := range batch {
 		t.settle(records[t.digest], verdictOf(err))
@@ -192,8 +204,8 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]Record, error) {
 	var now time.Time
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
 		t, err = p.query(ctx, c,
-			step{&p.sql.clock, nil, func(rows pgx.Rows) error { return rows.Scan(&now) }},
-			step{&p.sql.read, []any{of}, gather(records)})
+			step{statement: &p.sql.clock, args: nil, scan: func(rows pgx.Rows) error { return rows.Scan(&now) }},
+			step{statement: &p.sql.read, args: []any{of}, scan: gather(records)})
 		return err
 	})
 	if err != nil {

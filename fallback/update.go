@@ -202,7 +202,7 @@ func (p *Postgres) change(s *statement, args []any, scan func(pgx.Rows) (Record,
 	changed := make(map[Digest]Record)
 	var t timing
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
-		t, _, err = p.transact(ctx, c, step{s, args, func(rows pgx.Rows) error {
+		t, _, err = p.transact(ctx, c, step{statement: s, args: args, scan: func(rows pgx.Rows) error {
 			r, err := scan(rows)
 			changed[r.Digest] = r
 			return err

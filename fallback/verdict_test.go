@@ -39,7 +39,7 @@ func TestVerdictNeedsCommit(t *testing.T) {
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	t.Parallel()
 	link, via := newLink(t, testenv.Postgres(t).URL())
-	l := openLedger(t, newPool(t, via), func(c *fallback.Config) { c.Listen.Off = true })
+	l := openLedger(t, newPool(t, via, noPing), func(c *fallback.Config) { c.Listen.Off = true })
 	mustClaim(t, l, newRequest(holdPolicy()))
 	const delay = 300 * time.Millisecond
 	slow := func(call func() time.Time) {
