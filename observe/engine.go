@@ -25,8 +25,8 @@ type DoFinished struct {
 	Outcome string
 	// Reason of an error, in a word: in_progress, mismatch, unknown_outcome,
 	// not_replayable, expired, ledger_unavailable, overloaded, invalid,
-	// closed, canceled (the caller's context ended) or handler. Empty without
-	// an error.
+	// closed, canceled (the caller's context ended), handler or other. Empty
+	// without an error.
 	Reason  string
 	Durable bool
 	Took    time.Duration
@@ -56,9 +56,10 @@ func (ClaimGranted) Name() string { return "claim_granted" }
 type ClaimEnded struct {
 	Key   Ref
 	Fence int64
-	// Result is completed, released, unknown, tombstone, refused (the ledger
-	// has granted a later claim, or somebody else has decided) or left (the
-	// process stopped trying, and the row is left to its lease).
+	// Result is what the row is now (completed, released, unknown, tombstone,
+	// closed), or refused (the ledger has granted a later claim, or somebody
+	// else has decided), or left (the process stopped trying, or a COMMIT is
+	// in doubt: the row is left to its lease).
 	Result string
 	// Held is the time since the claim was granted.
 	Held time.Duration

@@ -45,8 +45,8 @@ func (LockBroken) Name() string { return "lock_broken" }
 // LockRefused says that a call gave up or was told that it cannot have a lock.
 type LockRefused struct {
 	Lock Ref
-	// Reason is taken, no_quorum, too_late, canceled (the caller's context
-	// ended) or overloaded.
+	// Reason is canceled (the caller's context ended), taken, no_quorum,
+	// too_late, overloaded, closed or other.
 	Reason string
 	// Took is the time from the call to its end, waiting included.
 	Took time.Duration
