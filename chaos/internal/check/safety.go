@@ -94,38 +94,23 @@ func executions(j *judge) {
 }
 
 // refusals: once a durable answer was given, nobody is told that the key is in
-// progress, gone or another's. One exception: the owner's own process answers
-// duplicates without asking a store until its completion is confirmed, while
-// others may have read the completed row already.
+// progress, gone or another's; not by the owner's own process either, which
+// may not know yet that its completion was recorded.
 func refusals(j *judge) {
 	for _, key := range j.keys {
 		first, ok := j.acknowledged(key)
 		if !ok {
 			continue
 		}
-		owner, until := j.owner(key)
 		for _, op := range j.ops[key] {
 			refused := op.Status == http.StatusConflict || op.Status == http.StatusGone || op.Status == http.StatusUnprocessableEntity
-			byOwner := op.Instance == owner && op.Sent < until
-			if refused && op.Sent > first.Got && !byOwner {
+			if refused && op.Sent > first.Got {
 				j.report(Safety, "refused after an answer", key, "%d %s at %s after a durable answer at %s",
 					op.Status, op.Body, seconds(op.Got), seconds(first.Got))
 				break
 			}
 		}
 	}
-}
-
-// owner returns which instance gave a key's answer from its own execution, and
-// until when it may not have known that the completion was recorded: the
-// client of that execution had its answer then.
-func (j *judge) owner(key string) (instance int, until time.Duration) {
-	for _, op := range j.ops[key] {
-		if op.OK() && !op.Replayed {
-			return op.Instance, op.Got
-		}
-	}
-	return -1, 0
 }
 
 // finals: every acknowledged answer is given again at the end. (That it is the
