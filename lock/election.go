@@ -61,7 +61,9 @@ type Leader struct {
 
 // An Inspector is a Locker that can tell who holds a lock. *Redlock is one.
 type Inspector interface {
+	// Inspect says who holds a lock now, as far as the nodes answer.
 	Inspect(ctx context.Context, name string) (State, error)
+	// Watch hints that a lock may have been released, until stop is called.
 	Watch(name string) (released <-chan struct{}, stop func())
 }
 

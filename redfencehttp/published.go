@@ -19,12 +19,15 @@ type PublishedPolicy struct {
 	// Preset that the route begins with.
 	Preset string `json:"preset"`
 	// Protected is false for routes that always pass.
-	Protected bool     `json:"protected"`
-	Methods   []string `json:"methods,omitempty"`
+	Protected bool `json:"protected"`
+	// Methods that are protected.
+	Methods []string `json:"methods,omitempty"`
 	// Headers carry the key; empty: it comes from elsewhere in the request.
-	Headers     []string `json:"headers,omitempty"`
-	KeyRequired bool     `json:"key_required"`
-	MaxKeyBytes int      `json:"max_key_bytes,omitempty"`
+	Headers []string `json:"headers,omitempty"`
+	// KeyRequired: requests without a key are refused.
+	KeyRequired bool `json:"key_required"`
+	// MaxKeyBytes is the longest key.
+	MaxKeyBytes int `json:"max_key_bytes,omitempty"`
 	// MaxRequestBytes bounds the body of a request with a key;
 	// MaxReplayedBytes what can be replayed.
 	MaxRequestBytes  int64 `json:"max_request_bytes,omitempty"`

@@ -116,11 +116,16 @@ func (c *checker) members(s *ast.TypeSpec) {
 	}
 }
 
-// fields need a comment each; several in one line share theirs.
+// fields need a comment each, or one of another field that speaks of them.
 func (c *checker) fields(owner string, list *ast.FieldList) {
+	var all strings.Builder
+	for _, f := range list.List {
+		all.WriteString(f.Doc.Text() + f.Comment.Text())
+	}
 	for _, f := range list.List {
 		for _, n := range f.Names {
-			if n.IsExported() {
+			shared := regexp.MustCompile(`\b` + n.Name + `\b`).MatchString(all.String())
+			if n.IsExported() && !shared {
 				c.need(n.Pos(), "member", owner+"."+n.Name, f.Doc, f.Comment)
 			}
 		}
