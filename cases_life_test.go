@@ -52,13 +52,13 @@ func TestI10DuplicateGivesUp(t *testing.T) {
 	})
 	<-work.begun
 	for _, in := range []*instance{a, b} {
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		ctx, stop := context.WithTimeout(t.Context(), testLease)
 		_, err := in.Do(ctx, Request{ID: "k"}, work.handle)
 		stop()
 		wantErr(t, err, ErrInProgress)
 		wantErr(t, err, context.DeadlineExceeded)
 		bounded := testPolicy()
-		bounded.Wait = 20 * time.Millisecond
+		bounded.Wait = testLease
 		_, err = in.Do(t.Context(), Request{ID: "k", Policy: &bounded}, work.handle)
 		wantErr(t, err, ErrInProgress)
 	}

@@ -21,13 +21,13 @@ import (
 // Times are ratios: the shortest that a loaded machine can keep.
 const (
 	testLease     = 500 * time.Millisecond
-	testRetention = time.Minute
+	testRetention = 2 * time.Minute
 	patience      = 20 * time.Second // for anything that has to happen
 )
 
 // testPolicy is Hold with the times of the tests.
 func testPolicy() Policy {
-	return Policy{Lease: testLease, MaxProcessing: 10 * time.Second, Retention: testRetention}
+	return Policy{Lease: testLease, MaxProcessing: time.Minute, Retention: testRetention}
 }
 
 func retryPolicy() Policy {

@@ -137,7 +137,7 @@ func TestLockConformance(t *testing.T) {
 	c := newCluster(t)
 	locktest.Run(t, locktest.Harness{
 		Open:    func(t testing.TB) lock.Locker { return c.start(t.(*testing.T), nil) },
-		TTL:     testLease,
+		TTL:     2 * testLease,
 		Fences:  true,
 		MaxHold: true,
 		Freeze: func(t testing.TB, locker lock.Locker, lease lock.Lease) {
