@@ -87,6 +87,11 @@ func (p *Postgres) claimOnce(batch []*claimTicket) error {
 		if len(batch) == 0 {
 			return nil
 		}
+		// A claim that found its key free and claimed nothing came after its
+		// not-after: the ledger's clock has been stepped. Read it again.
+		if _, err := p.readRows(digests(batch)); err != nil {
+			return err
+		}
 	}
 	for _, t := range batch {
 		t.settle(Verdict{}, fmt.Errorf("%w: the row changes while it is claimed", ErrBusy))

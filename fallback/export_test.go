@@ -25,3 +25,11 @@ func (m *Memory) Keep() *Memory {
 	m.keep = true
 	return m
 }
+
+// MisjudgeClock moves the estimate of the ledger's clock, as a step of that
+// clock does.
+func (p *Postgres) MisjudgeClock(by time.Duration) {
+	last := *p.clock.last.Load()
+	last.ledger = last.ledger.Add(by)
+	p.clock.last.Store(&last)
+}

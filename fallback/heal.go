@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +22,9 @@ type healer[Q, R any] struct {
 // lane, so that the next batch does not wait.
 func heal[Q, R any](p *Postgres, batch []*ticket[Q, R], h healer[Q, R]) {
 	err := h.try(batch)
+	if err != nil && passing(err) {
+		err = h.try(open(batch)) // on another connection, or after whoever was in the way
+	}
 	if err == nil {
 		return
 	}
@@ -51,11 +53,20 @@ func aside(p *Postgres, work func()) {
 	}
 }
 
-// curable: rolled back by the server, or a value that cannot be sent. All else
-// is the same for every row of the batch.
+// curable errors may be those of one row: one that the server rejects or that
+// cannot be sent, one that is locked, one that takes too long. All else is the
+// same for every row of the batch.
 func curable(err error) bool {
-	var bad *encodeError
-	return errors.As(err, &bad) || howFar(err) == aborted
+	return rowsFault(err) || howFar(err) == aborted && retryable(err)
+}
+
+// passing errors are nobody's fault, and the whole batch may be tried again.
+func passing(err error) bool {
+	if howFar(err) != aborted {
+		return false
+	}
+	c := code(err)
+	return unfit(err) || c == codeSerialization || c == codeDeadlock
 }
 
 func (h healer[Q, R]) failAll(batch []*ticket[Q, R], err error) {

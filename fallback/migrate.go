@@ -74,7 +74,8 @@ func PrintMigrations(w io.Writer, schema string) error {
 		return err
 	}
 	for _, m := range Migrations(schema) {
-		if _, err := fmt.Fprintf(w, "-- migration: %s\n%s\n", m.Name, m.SQL); err != nil {
+		_, err := fmt.Fprintf(w, "-- migration: %s\n%s\n%s;\n\n", m.Name, m.SQL, setVersion(schema, m))
+		if err != nil {
 			return err
 		}
 	}
@@ -120,7 +121,7 @@ func migrateIn(ctx context.Context, tx pgx.Tx, schema string) error {
 		if err := runScript(ctx, tx, m.SQL); err != nil {
 			return fmt.Errorf("step %s: %w", m.Name, err)
 		}
-		if err := noteVersion(ctx, tx, schema, m); err != nil {
+		if _, err := tx.Exec(ctx, setVersion(schema, m)); err != nil {
 			return fmt.Errorf("step %s: %w", m.Name, err)
 		}
 	}
@@ -133,10 +134,10 @@ func runScript(ctx context.Context, tx pgx.Tx, script string) error {
 	return err
 }
 
-func noteVersion(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
-	_, err := tx.Exec(ctx, "UPDATE "+pgx.Identifier{schema}.Sanitize()+
-		".idempotency_meta SET version = $1, min_binary = greatest(min_binary, $2)", m.Version, m.MinBinary)
-	return err
+// setVersion returns the statement that notes that a step was taken.
+func setVersion(schema string, m Migration) string {
+	return fmt.Sprintf("UPDATE %s.idempotency_meta SET version = %d, min_binary = greatest(min_binary, %d)",
+		pgx.Identifier{schema}.Sanitize(), m.Version, m.MinBinary)
 }
 
 // schemaVersion returns the version that the schema has, 0 when it holds no

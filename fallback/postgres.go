@@ -211,6 +211,7 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.clock.observe(now, t.boot)
 	for _, raw := range of {
 		d := Digest(raw)
 		if _, ok := records[d]; !ok {

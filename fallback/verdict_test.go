@@ -89,6 +89,21 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 	})
 }
 
+// TestLedgersClockIsStepped: the ledger's clock is far from where it was
+// expected. Claims go on, and the estimate is right again.
+func TestLedgersClockIsStepped(t *testing.T) {
+	t.Parallel()
+	l := openLedger(t, newPool(t, testenv.Postgres(t).URL()))
+	for _, by := range []time.Duration{-time.Hour, time.Hour} {
+		l.MisjudgeClock(by)
+		mustClaim(t, l, newRequest(holdPolicy()))
+		now, margin, ok := l.Clock()
+		if truth := mustRead(t, l, fallback.Digest{}).Now; !ok || now.Sub(truth).Abs() > margin+time.Second {
+			t.Errorf("after a step of %v the estimate is off by %v", by, now.Sub(truth))
+		}
+	}
+}
+
 // TestServerInTrouble: what the server is short of (disk, memory, connections)
 // is the ledger's trouble, not the row's, and it passes.
 func TestServerInTrouble(t *testing.T) {
