@@ -159,9 +159,13 @@ func TestL12_StalledNodeUnderLoad(t *testing.T) {
 	period := choose(60*time.Second, 2*time.Second)
 	healthy := throughput(t, r, period/2)
 	must(t, servers[3].Pause())
-	for r.nodes[3].Down() == nil { // adaptation
+	eventually(t, 30*time.Second, func() error { // adaptation
 		throughput(t, r, 100*time.Millisecond)
-	}
+		if r.nodes[3].Down() == nil {
+			return errors.New("the stalled node's breaker is closed")
+		}
+		return nil
+	})
 	before := runtime.NumGoroutine()
 	stalled := throughput(t, r, period)
 	after := runtime.NumGoroutine()
