@@ -1,0 +1,2 @@
+// Package chi shows Redfence in front of chi.
+package chi

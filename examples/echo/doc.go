@@ -1,0 +1,2 @@
+// Package echo shows Redfence in front of echo.
+package echo

@@ -1,0 +1,2 @@
+// Package fiber shows Redfence in front of fiber.
+package fiber

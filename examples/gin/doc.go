@@ -1,0 +1,2 @@
+// Package gin shows Redfence in front of gin.
+package gin
