@@ -2,7 +2,7 @@ GO      ?= go
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long bench check
+.PHONY: help setup demo test fuzz long bench check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ check: ## formatting and go vet
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags chaos ./...
+
+fuzz: ## every fuzz target for 5 seconds, one by rotation for a minute
+	@scripts/fuzz.sh
 
 long: ## tests with many more random cases, then three chaos runs of ten minutes
 	@scripts/setup.sh test
