@@ -149,6 +149,13 @@ func TestServeFromAFile(t *testing.T) {
 	if second := g.post(t, "/-/locks/nightly", "", `{"ttl_ms":10000,"lease":"fedcba9876543210"}`); second.StatusCode < 400 {
 		t.Errorf("a lock that is held was granted: %d %s", second.StatusCode, read(t, second))
 	}
+	release, err := http.NewRequest(http.MethodDelete, g.url+"/-/locks/nightly/0123456789abcdef", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if released := do(t, release); released.StatusCode >= 300 {
+		t.Errorf("release: %d %s", released.StatusCode, read(t, released))
+	}
 
 	write("routes:\n- upstream: 7\n  preset: best\n")
 	code, _, errs := program(t, append([]string{"serve", "--unscoped"}, stores...)...)
