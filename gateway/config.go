@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -156,10 +158,27 @@ func (r Route) check(engine redfencehttp.Engine, where string, list *problems.Li
 	c.mw, err = redfencehttp.New(engine, append([]redfencehttp.Option{presets[r.Preset](), scope}, r.overrides()...)...)
 	if err != nil {
 		for _, problem := range problems.All(err) {
-			list.AddErr(&fieldProblem{where, problem})
+			list.AddErr(underField(where, problem))
 		}
 	}
 	return c
+}
+
+// option is how a problem of redfencehttp names what it is about.
+var option = regexp.MustCompile(`^(?:Policy\.)?([A-Z]\w+):? (.*)`)
+
+// fields of a route by the options that they give.
+var fields = map[string]string{
+	"Methods": "methods", "Headers": "headers", "Retention": "retention", "Lease": "lease", "MaxProcessing": "max_processing", "Wait": "wait",
+	"MaxRequest": "max_request", "MaxResponse": "max_response", "MaxPerScope": "max_per_scope",
+}
+
+// underField tells a problem of an option under the route's field for it.
+func underField(where string, problem error) error {
+	if named := option.FindStringSubmatch(problem.Error()); named != nil && fields[named[1]] != "" {
+		return &fieldProblem{where + "." + fields[named[1]], errors.New(named[2])}
+	}
+	return &fieldProblem{where, problem}
 }
 
 // overrides are the options that the route gives on top of its preset.

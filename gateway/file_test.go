@@ -127,6 +127,7 @@ lokcs: {}
   - upstream: http://x
     scope: {unscoped: true}
     lease: 1ms
+    methods: [post, GE T]
 locks:
   enabled: true
   max_ttl: 1ms
@@ -136,9 +137,10 @@ locks:
 			"f.yaml:4: routes[0].never_again: 200",
 			"f.yaml:2: routes[0].scope: none",
 			"f.yaml:6: routes[1].scope: trusted: none",
-			"f.yaml:8: routes[2]: Policy.Lease is 1ms",
-			"f.yaml:13: locks.max_ttl: must be at least 100ms",
-			"f.yaml:11: locks.scope: none",
+			"f.yaml:10: routes[2].lease: is 1ms",
+			`f.yaml:11: routes[2].methods: "GE T" is no method`,
+			"f.yaml:14: locks.max_ttl: must be at least 100ms",
+			"f.yaml:12: locks.scope: none",
 		}},
 		"no routes":   {"locks: {enabled: false}\n", []string{"f.yaml:1: routes: none"}},
 		"no mapping":  {"- 1\n", []string{"f.yaml:1: document: must be a mapping"}},

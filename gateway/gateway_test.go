@@ -195,7 +195,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 	for _, part := range []string{
 		"Engine: none", "routes[0].path", "routes[0].upstream", "routes[0].preset", "routes[0].fingerprint",
-		"routes[0].on_abandoned", "routes[0].never_again", "routes[0].scope: none", "routes[1].scope: trusted", "Lease",
+		"routes[0].on_abandoned", "routes[0].never_again", "routes[0].scope: none", "routes[1].scope: trusted", "routes[2].lease: is 1ns",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q lacks %q", err, part)

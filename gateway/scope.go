@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 
 	"github.com/redfence/redfence/redfencehttp"
 )
@@ -79,6 +80,9 @@ func (s Scope) fromHeader() (identifier, error) {
 		}
 		networks[i] = network
 	}
+	if !headerName.MatchString(s.Header) {
+		return nil, fmt.Errorf("header: %q is no name of a header", s.Header)
+	}
 	return func(r *http.Request) (string, error) {
 		values := r.Header.Values(s.Header)
 		if len(values) != 1 || values[0] == "" || !from(r, networks) {
@@ -87,6 +91,9 @@ func (s Scope) fromHeader() (identifier, error) {
 		return values[0], nil
 	}, nil
 }
+
+// headerName is what the name of a header can be (RFC 9110, section 5.1).
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 // from reports whether the connection comes from one of the networks.
 func from(r *http.Request, networks []netip.Prefix) bool {

@@ -165,6 +165,7 @@ func TestScopeProblems(t *testing.T) {
 		"none":                  {},
 		"give one":              {Unscoped: true, Header: "X"},
 		"trusted: none":         {Header: "X"},
+		"no name of a header":   {Header: "X Tenant", Trusted: []string{"10.0.0.0/8"}},
 		"no network":            {Header: "X", Trusted: []string{"10.0.0.1"}},
 		"give claim":            {JWT: JWT{Claim: "sub"}},
 		"key_file":              {JWT: JWT{Claim: "sub", KeyFile: "/nowhere", Algorithms: []string{"ES256"}}},

@@ -100,3 +100,18 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	_, err = New(serveEngine(t), IETF(), Unscoped(), Route("POST /a", Route("POST /b")), Route("POST /a", MaxRequest(-1)), Route("{"))
 	wantAll(t, err, `Route("POST /a"): holds another Route`, `Route("POST /a"): MaxRequest`, `pattern "POST /a" conflicts`, `Route("{"): `)
 }
+
+// What no request can carry would leave the route without protection.
+func TestNamesThatMatchNoRequest(t *testing.T) {
+	_, err := New(serveEngine(t), Unscoped(), Methods("GE T", "get", ""), Headers("a b"), AllowHeaders("x:"), DenyHeaders("é"))
+	wantAll(t, err, `Methods: "GE T" is no method`, "Methods: GET has no effect", `Methods: "" is no method`, `Headers: "a b" is no name`,
+		`AllowHeaders: "x:"`, `DenyHeaders: "é"`)
+	_, err = New(serveEngine(t), Unscoped(), Methods())
+	wantAll(t, err, "Methods: none")
+}
+
+func TestMethodsInLowerCaseAreProtected(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {}, IETF(), Unscoped(), Methods("post"))
+	s.post("/", "", key).want(t, http.StatusOK, false)
+	s.post("/", "", key).want(t, http.StatusOK, true)
+}

@@ -1,7 +1,10 @@
 package redfencehttp
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/redfence/redfence"
 	"github.com/redfence/redfence/internal/problems"
@@ -90,8 +93,17 @@ func (s *settings) check(list *problems.List, where string) {
 	for name, status := range map[string]int{"InFlight": s.inFlight, "Mismatch": s.mismatch, "Expired": s.expired} {
 		bad(status >= 400 && status <= 599, "%s: status %d; use one from 400 to 599", name, status)
 	}
+	bad(len(s.methods) > 0, "Methods: none; say Off() when every request is to pass")
 	for method := range s.methods {
+		bad(isToken(method), "Methods: %q is no method of HTTP", method)
 		bad(!safe[method], "Methods: %s has no effect to protect and always passes", method)
+	}
+	for option, names := range map[string][]string{
+		"Headers": s.headers, "AllowHeaders": slices.Collect(maps.Keys(s.allowed)), "DenyHeaders": slices.Collect(maps.Keys(s.denied)),
+	} {
+		for _, name := range names {
+			bad(isToken(name), "%s: %q is no name of a header", option, name)
+		}
 	}
 	bad(s.policy.OnError == redfence.ErrorUnknown, "Policy.OnError has no meaning here; use Dispose")
 	if err := s.policy.Validate(); err != nil {
@@ -100,6 +112,14 @@ func (s *settings) check(list *problems.List, where string) {
 		}
 	}
 }
+
+// isToken reports whether text can be a method or the name of a header (RFC
+// 9110, section 5.6.2): what cannot would match no request.
+func isToken(text string) bool {
+	return text != "" && strings.Trim(text, tokenBytes) == ""
+}
+
+const tokenBytes = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // safe methods always pass.
 var safe = setOf([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace})
