@@ -3,6 +3,7 @@ package redfencehttp
 import (
 	"net/http"
 	"net/textproto"
+	"strings"
 	"time"
 
 	"github.com/redfence/redfence"
@@ -37,7 +38,8 @@ func preset(name string, change func(*settings)) Option {
 
 // Scope says whose key it is: the authenticated tenant or user of the request,
 // as the application's own authentication has found out. Keys of two scopes
-// never meet. A resolver that returns an error refuses the request with 403.
+// never meet. A resolver that returns an error or an empty scope refuses the
+// request with 403.
 // Never return an unauthenticated header.
 //
 // Either Scope or Unscoped is required.
@@ -64,8 +66,9 @@ func Unscoped() Option {
 
 // Policy replaces the policy of the engine's keys as a whole: lease, maximal
 // processing time, retention, what happens to abandoned keys, how long a
-// duplicate waits. OnError and OnPanic have no meaning here: Dispose and
-// Panics say what outcomes mean.
+// duplicate waits (redfence.NoWait, or a time: zero would wait as long as it
+// takes, whatever becomes of the client). OnError and OnPanic have no meaning
+// here: Dispose and Panics say what outcomes mean.
 func Policy(p redfence.Policy) Option { return set(func(s *settings) { s.policy = p }) }
 
 // Retention is how long a response is kept, from minutes to redfence.Forever.
@@ -114,10 +117,10 @@ func KeyFrom(key func(r *http.Request, body []byte) (string, error)) Option {
 // unprotected.
 func RequireKey() Option { return set(func(s *settings) { s.required = true }) }
 
-// Methods are the methods that are protected. Defaults to POST and PATCH; GET,
-// HEAD, OPTIONS and TRACE always pass.
+// Methods are the methods that are protected, in either case. Defaults to POST
+// and PATCH; GET, HEAD, OPTIONS and TRACE always pass.
 func Methods(methods ...string) Option {
-	return set(func(s *settings) { s.methods = setOf(methods) })
+	return set(func(s *settings) { s.methods = setOf(upper(methods)) })
 }
 
 // Fingerprint chooses how two requests with one key are told apart. Defaults
@@ -203,6 +206,16 @@ func canonical(names []string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {
 		out[i] = textproto.CanonicalMIMEHeaderKey(name)
+	}
+	return out
+}
+
+// upper keeps a method that is written in lower case from protecting nothing:
+// requests carry it in upper case.
+func upper(methods []string) []string {
+	out := make([]string, len(methods))
+	for i, method := range methods {
+		out[i] = strings.ToUpper(method)
 	}
 	return out
 }
