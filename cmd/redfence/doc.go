@@ -7,6 +7,7 @@
 //	redfence migrate                           # create or upgrade the ledger
 //	redfence doctor                            # is the deployment as it should be?
 //	redfence status                            # nodes, ledger, route
+//	redfence keys list --state unknown         # keys that wait for a decision
 //	redfence keys show order-1                 # one key's row
 //	redfence resolve order-1 --release --why … # decide an unknown outcome
 //

@@ -17,6 +17,7 @@ import (
 )
 
 type keysCommand struct {
+	List   listCommand   `cmd:"" help:"List keys, such as those whose outcome is unknown."`
 	Show   showCommand   `cmd:"" help:"Show the row of a key."`
 	Forget forgetCommand `cmd:"" help:"Erase the response of a completed key everywhere; the key does not run again."`
 }

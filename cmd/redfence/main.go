@@ -24,13 +24,14 @@ const (
 
 // cli is the command line.
 type cli struct {
-	Serve   serveCommand   `cmd:"" help:"Put a gateway in front of a service: each request with an idempotency key reaches it once."`
-	Migrate migrateCommand `cmd:"" help:"Create or upgrade the ledger's schema, or print what that takes."`
-	Doctor  doctorCommand  `cmd:"" help:"Check Redis nodes and ledger; each finding comes with the next step."`
-	Status  statusCommand  `cmd:"" help:"Show which nodes answer, whether the ledger does, and the route that follows."`
-	Keys    keysCommand    `cmd:"" help:"Look at keys, or erase their responses."`
-	Resolve resolveCommand `cmd:"" help:"Decide a key whose outcome is unknown."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Serve    serveCommand    `cmd:"" help:"Put a gateway in front of a service: each request with an idempotency key reaches it once."`
+	Migrate  migrateCommand  `cmd:"" help:"Create or upgrade the ledger's schema, or print what that takes."`
+	Doctor   doctorCommand   `cmd:"" help:"Check Redis nodes and ledger; each finding comes with the next step."`
+	Status   statusCommand   `cmd:"" help:"Show which nodes answer, whether the ledger does, and the route that follows."`
+	Keys     keysCommand     `cmd:"" help:"Look at keys, or erase their responses."`
+	Resolve  resolveCommand  `cmd:"" help:"Decide a key whose outcome is unknown."`
+	Password passwordCommand `cmd:"" name:"hash-password" help:"Make the line of a user for basic auth; reads the password from standard input."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 // app is what commands work with.

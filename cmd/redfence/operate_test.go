@@ -106,6 +106,19 @@ func TestResolveDecidesAnUnknownOutcome(t *testing.T) {
 		t.Fatalf("keys show: exit code %d, %v: %s%s", code, err, out, errs)
 	}
 
+	code, out, errs = program(t, "keys", "list", "--state", "unknown", "--database", db.URL())
+	if code != exitOK || !strings.Contains(out, `"order-1"`) || !strings.Contains(out, shown.Digest) {
+		t.Errorf("keys list: exit code %d: %s%s", code, out, errs)
+	}
+	code, out, _ = program(t, "keys", "list", "--after", shown.Digest, "--database", db.URL())
+	if code != exitOK || strings.Contains(out, shown.Digest) {
+		t.Errorf("keys list after the only key: exit code %d: %s", code, out)
+	}
+	if code, _, errs := program(t, "keys", "list", "--state", "gone", "--limit", "0", "--after", "x"); code != exitInvalid ||
+		!strings.Contains(errs, "--state") || !strings.Contains(errs, "--limit") || !strings.Contains(errs, "--after") {
+		t.Errorf("keys list with bad flags: exit code %d: %s", code, errs)
+	}
+
 	resolve := append([]string{"resolve", "order-1", "--why", "seen in the ledger of payments"}, stores...)
 	if code, _, errs := program(t, resolve...); code != exitInvalid {
 		t.Errorf("neither released nor completed: exit code %d: %s", code, errs)

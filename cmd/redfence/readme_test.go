@@ -185,3 +185,18 @@ func TestReadmeProgram(t *testing.T) {
 		}
 	}
 }
+
+// TestReadmeLinks follows the links into the tree.
+func TestReadmeLinks(t *testing.T) {
+	for _, name := range []string{"README.md", "docs/OPERATIONS.md", "docs/ERRORS.md", "docs/BENCHMARKS.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(name), link[1])); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
