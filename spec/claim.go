@@ -176,7 +176,7 @@ func (m *Model) grant(w *World, fence, token int8, hold, anew bool) (broken Prom
 		for j := range w.Procs {
 			w.Procs[j].Current = false
 		}
-		w.FirstHold, w.LastStart, w.FirstByte, w.Effects, w.Durable = 0, 0, false, 0, 0
+		w.FirstHold, w.LastStart, w.Starts, w.FirstByte, w.Effects, w.Durable = 0, 0, 0, false, 0, 0
 	}
 	w.Row = Row{State: Processing, Fence: fence, Token: token, Hold: hold, Attempts: attempts, Claim: fence}
 	return broken

@@ -47,6 +47,9 @@ func (m *Model) start(w *World, i int) (broken Promise) {
 		case w.FirstByte && !excused:
 			broken = NoHalf
 		}
+		if w.Starts++; broken == "" && w.Starts > maxAttempts {
+			broken = FewStarts
+		}
 		w.LastStart = max(w.LastStart, p.Fence)
 		if p.Hold && (w.FirstHold == 0 || w.FirstHold > p.Fence) {
 			w.FirstHold = p.Fence

@@ -33,6 +33,7 @@ const (
 	MarkersOfForget   Rule = "R12 Forget leaves a marker on each node"
 	ForgetAsksAll     Rule = "R12 Forget reports done only when every node has answered"
 	MarginBeforeStart Rule = "R13 a handler starts only before its deadline"
+	StartsAreCounted  Rule = "R16 a claim that is given back unstarted does not reset the attempts"
 	FreshFlights      Rule = "R16 a late flight takes no follower"
 	DecisionWaits     Rule = "R17 a release waits for claimed_at + max_processing"
 	SweepAfterGrace   Rule = "§3 the sweeper waits for old claim statements"
@@ -49,6 +50,7 @@ type Promise string
 // What §1 promises, and what follows from it.
 const (
 	OneStart     Promise = "a handler under Hold starts once"
+	FewStarts    Promise = "a handler starts no more often than its attempts"
 	NoOverlap    Promise = "no handler starts while another is within its time"
 	NoHalf       Promise = "no handler starts after a first byte has left"
 	FenceGrows   Promise = "fences grow"

@@ -48,13 +48,14 @@ var (
 	threeTx      = Scenario{Name: "DoTx, three processes", Procs: 3, Retry: true, Tx: true, Max: usual.less(noExpiries, noDecisions, noCuts)}
 
 	// Smaller ones, for rules whose counter-example needs no more.
+	attempts = Scenario{Name: "Retry, four claims", Procs: 2, Retry: true, Max: Budget{Claims: 4}}
 	holdNear = Scenario{Name: "Hold, no cuts", Procs: 2, Hold: true, Max: usual.less(noCuts)}
 )
 
 // plain are the runs of the protocol as it stands: they find nothing.
 func plain() (runs []Run) {
 	for i, s := range []Scenario{
-		holdAll, retryAll, mixed, holdStreams, retryStreams, forgetting, transactions, threeHold, threeRetry, threeTx,
+		holdAll, retryAll, mixed, holdStreams, retryStreams, forgetting, transactions, threeHold, threeRetry, threeTx, attempts,
 	} {
 		runs = append(runs, Run{ID: fmt.Sprintf("F%d", i+1), Model: Model{Scenario: s}})
 	}
@@ -95,6 +96,7 @@ var without = []Run{
 	{ID: "U17", Without: UnknownAfterEnd, Finds: FairFollower, Model: Model{Scenario: holdAll}},
 	{ID: "U18", Without: OwnerFreesUnknown, Finds: NotStuck, Model: Model{Scenario: holdNear}},
 	{ID: "U19", Without: ForgetTerminal, Finds: NoOverlap, Model: Model{Scenario: forgetting}},
+	{ID: "U20", Without: StartsAreCounted, Finds: FewStarts, Model: Model{Scenario: attempts}},
 }
 
 // Runs returns every run.

@@ -26,7 +26,7 @@ func TestProtocol(t *testing.T) {
 			if wrong := r.verdict(res); wrong != "" {
 				t.Fatalf("%s\n%s", wrong, strings.Join(res.Trace, "\n"))
 			}
-			if res.Worlds < 50_000 {
+			if res.Worlds < 20_000 {
 				t.Errorf("only %d worlds: the scenario shows little", res.Worlds)
 			}
 		})

@@ -26,6 +26,7 @@ type World struct {
 	// Since the key was last free to begin anew.
 	FirstHold int8 // smallest fence under Hold that was started
 	LastStart int8 // largest fence that was started
+	Starts    int8 // how often the handler was started
 	FirstByte bool // of an unrecordable response has left
 	Effects   int8 // committed by DoTx
 
@@ -161,7 +162,11 @@ func (p *Proc) done() {
 
 // release makes the row claimable. unbegun: the handler never started.
 func (m *Model) release(w *World, fence, token int8, unbegun bool) {
-	w.Row = Row{State: Released, Fence: fence, Token: token, Claim: w.Row.Claim, Unbegun: unbegun}
+	attempts := int8(0)
+	if unbegun && !m.without(StartsAreCounted) {
+		attempts = w.Row.Attempts - 1
+	}
+	w.Row = Row{State: Released, Fence: fence, Token: token, Claim: w.Row.Claim, Attempts: attempts, Unbegun: unbegun}
 	if m.without(NoDelete) {
 		w.Row = Row{}
 	}
