@@ -24,7 +24,7 @@ type DoFinished struct {
 	// Outcome is executed, replayed, joined, unrecorded or error.
 	Outcome string
 	// Reason of an error, in a word: in_progress, mismatch, unknown_outcome,
-	// not_replayable, expired, ledger_unavailable, overloaded, invalid,
+	// in_doubt, not_replayable, expired, ledger_unavailable, overloaded, invalid,
 	// closed, canceled (the caller's context ended), handler or other. Empty
 	// without an error.
 	Reason  string

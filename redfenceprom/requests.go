@@ -28,7 +28,7 @@ func newRequests(b *builder) requests {
 
 // duplicateReasons are those that only a request gets whose key was met
 // before.
-var duplicateReasons = []string{"in_progress", "mismatch", "unknown_outcome", "not_replayable", "expired"}
+var duplicateReasons = []string{"in_progress", "mismatch", "unknown_outcome", "not_replayable", "expired", "in_doubt"}
 
 func (r requests) finished(e observe.DoFinished) {
 	r.total.WithLabelValues(string(e.Route), e.Outcome, e.Reason).Inc()
