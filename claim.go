@@ -12,7 +12,6 @@ import (
 	"github.com/redfence/redfence/internal/claim"
 	"github.com/redfence/redfence/internal/failpoint"
 	"github.com/redfence/redfence/lock"
-	"github.com/redfence/redfence/observe"
 )
 
 // A run is one claim on its way: it carries the actions of package
@@ -24,7 +23,8 @@ type run struct {
 	over   int64 // the fence of the lapsed claim to take over; 0: none
 	lease  lock.Lease
 	ex     *Execution
-	renews bool // the ledger lease; a transaction's is as long as it may be
+	since  time.Time // when the handler was started
+	renews bool      // the ledger lease; a transaction's is as long as it may be
 
 	mu     sync.Mutex
 	state  claim.State
@@ -71,8 +71,22 @@ func (e *Engine) freshRun(c *call, lease lock.Lease) *run {
 // step takes the claim one event further and carries out what does not have to
 // be waited for.
 func (r *run) step(ev claim.Event) claim.Action {
+	act, ended := r.stepLocked(ev)
+	if act.Has(claim.WarnLost) {
+		r.engine.observeLost(r, ev)
+	}
+	if ended {
+		r.engine.observeEnd(r, ev)
+	}
+	return act
+}
+
+// stepLocked is step under the mutex; ended says that a claim whose handler had
+// started is over now.
+func (r *run) stepLocked(ev claim.Event) (_ claim.Action, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ended = r.state.Started && r.state.Phase != claim.Over
 	next, act := claim.Step(r.state, ev)
 	r.state = next
 	switch {
@@ -86,7 +100,6 @@ func (r *run) step(ev claim.Event) claim.Action {
 	}
 	if act.Has(claim.WarnLost) {
 		close(r.ex.lost)
-		r.engine.observeLost(r, ev)
 	}
 	if act.Has(claim.CancelLost) {
 		r.cancel(ErrClaimLost)
@@ -95,7 +108,7 @@ func (r *run) step(ev claim.Event) claim.Action {
 	if act.Has(claim.CancelMax) {
 		r.cancel(ErrMaxProcessing)
 	}
-	return act
+	return act, ended && next.Phase == claim.Over
 }
 
 // drive goes on until there is nothing left to call, or the rest is for the
@@ -292,12 +305,4 @@ func (r *run) ref(s claim.State) fallback.Ref {
 // joinable reports whether a duplicate may wait for this run.
 func (r *run) joinable() bool {
 	return r.snapshot().Joinable(time.Now())
-}
-
-func (e *Engine) observeLost(r *run, ev claim.Event) {
-	cause := "the lease could not be renewed in time"
-	if ev.Kind == claim.RenewRefused {
-		cause = "the ledger refused the renewal"
-	}
-	e.cfg.Observer.Observe(observe.ClaimLost{Key: r.call.ref(), Fence: r.state.Grant.Fence, Cause: cause})
 }

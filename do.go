@@ -47,17 +47,8 @@ func (e *Engine) do(ctx context.Context, req Request, work performer) (Result, e
 	if res.Outcome == 0 { // else the error is the handler's
 		err = c.error(err)
 	}
-	e.cfg.Observer.Observe(observe.DoFinished{
-		Key: c.ref(), Route: c.route, Outcome: outcomeName(res, err), Durable: res.Durable, Took: time.Since(began), Err: err,
-	})
+	e.observeDo(c, res, err, began)
 	return res, err
-}
-
-func outcomeName(res Result, err error) string {
-	if err != nil && res.Outcome == 0 {
-		return "error"
-	}
-	return res.Outcome.String()
 }
 
 // A call is one call of Do on its way.
@@ -71,6 +62,7 @@ type call struct {
 	until  time.Time // when the call stops waiting; zero: with its context
 	flight *flight   // that this call leads; nil: it leads none
 	tries  int       // claims that came too late
+	lapsed int64     // the fence of the lapsed claim that was acted on last
 	route  observe.Route
 }
 
@@ -115,8 +107,12 @@ func (e *Engine) joinOrLead(ctx context.Context, c *call) (Result, error) {
 			return e.lead(ctx, waitCtx, c, fl)
 		case fl == nil:
 			return e.lead(ctx, waitCtx, c, nil)
-		case !sameRequest(fl.fp, c.req.Fingerprint):
+		}
+		switch compareCalls(fl.fp, c.req.Fingerprint) {
+		case differs:
 			return Result{}, ErrMismatch
+		case cannotTell: // the record will
+			return e.lead(ctx, waitCtx, c, nil)
 		}
 		switch fl.follow(waitCtx, noWait) {
 		case gotVerdict:

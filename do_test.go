@@ -168,7 +168,7 @@ func TestMismatch(t *testing.T) {
 			wantResult(t, res, err, Replayed, "run 1")
 			newer.Other = nil // another algorithm, which this binary cannot compute: in doubt, not a mismatch
 			_, err = engine.Do(t.Context(), Request{ID: "k", Fingerprint: newer}, work.handle)
-			wantErr(t, err, ErrUnknownOutcome)
+			wantErr(t, err, ErrInDoubt)
 			if errors.Is(err, ErrMismatch) {
 				t.Error("a mismatch, although nobody can tell")
 			}

@@ -35,6 +35,7 @@ type Engine struct {
 	queues     queues
 	slots      slots
 	work       work // calls of Do
+	held       leases
 	background *background
 }
 
@@ -55,6 +56,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		e.closeRooms()
 		return nil, fmt.Errorf("redfence: %w", err)
 	}
+	e.observeStart()
 	e.background = newBackground(e)
 	if err := e.greetLedger(ctx); err != nil {
 		e.closeRooms()
@@ -124,14 +126,19 @@ func (e *Engine) ForceRoute(route observe.Route) error { return e.breaker.Force(
 
 // Close lets no call in, waits for those under way and for the completions
 // that the ledger has not confirmed, until ctx ends, and stops the engine's
-// goroutines. What could not be drained is in the error; those keys are left
+// goroutines. Locks that are still held are lost: their contexts end, and they
+// lapse with their TTL. What could not be drained is in the error; those keys are left
 // to their leases. Clients and ledger stay the caller's.
 func (e *Engine) Close(ctx context.Context) error {
 	var list problems.List
 	list.AddErr(e.work.drain(ctx, "executions"))
 	list.AddErr(e.background.work.drain(ctx, "completions and releases"))
 	e.background.stop()
-	<-e.background.work.close()
+	e.held.loseAll()
+	select {
+	case <-e.background.work.close():
+	case <-ctx.Done(): // what is left ends with its last statement
+	}
 	e.closeRooms()
 	if err := list.Err(); err != nil {
 		return fmt.Errorf("redfence: close: %w", err)

@@ -20,6 +20,9 @@ var (
 	// how it ended. Its owner, a recovery hook or an operator decides
 	// (Engine.Resolve).
 	ErrUnknownOutcome = errors.New("outcome unknown")
+	// ErrInDoubt: the row was written by another version of the program, or
+	// under a secret that this process does not have. Nothing was started.
+	ErrInDoubt = errors.New("in doubt")
 	// ErrClaimLost is the cause of the handler's context when its claim may
 	// be another's.
 	ErrClaimLost = errors.New("claim lost")
@@ -113,7 +116,7 @@ func describe(err error, op string, key Key, route observe.Route) error {
 
 func isSentinel(err error) bool {
 	switch err {
-	case ErrInProgress, ErrMismatch, ErrUnknownOutcome, ErrClaimLost, ErrMaxProcessing, ErrLedgerUnavailable,
+	case ErrInProgress, ErrMismatch, ErrUnknownOutcome, ErrInDoubt, ErrClaimLost, ErrMaxProcessing, ErrLedgerUnavailable,
 		ErrNotReplayable, ErrOverloaded, ErrExpired, ErrInvalid, ErrNotErased, ErrClosed:
 		return true
 	}
@@ -141,12 +144,21 @@ func quoteKey(id string) string {
 }
 
 // Undone declares that the handler had no effect: the claim is released and
-// the next request runs the handler again. Do returns err itself.
-func Undone(err error) error { return &declared{err: err, means: ErrorReleases} }
+// the next request runs the handler again. Do's error matches err. Undone(nil)
+// is nil.
+func Undone(err error) error { return declare(err, ErrorReleases) }
 
 // Store declares that the error is the outcome: it is recorded, and every
-// duplicate gets a *StoredError with its text.
-func Store(err error) error { return &declared{err: err, means: ErrorStores} }
+// duplicate gets a *StoredError with its text. Do's error matches err.
+// Store(nil) is nil.
+func Store(err error) error { return declare(err, ErrorStores) }
+
+func declare(err error, means OnError) error {
+	if err == nil {
+		return nil
+	}
+	return &declared{err: err, means: means}
+}
 
 // declared is an error together with what the handler says it means.
 type declared struct {

@@ -7,17 +7,23 @@ import (
 	"github.com/redfence/redfence/fallback"
 )
 
-// sameRequest compares the fingerprints of two calls in one process. A request
-// without fingerprint is not told apart.
-func sameRequest(a, b Fingerprint) bool {
+// compareCalls compares the fingerprints of two calls in one process (R2).
+// Calls can be told apart, or joined, only if both or neither have one.
+func compareCalls(a, b Fingerprint) match {
 	if len(a.Sum) == 0 || len(b.Sum) == 0 {
-		return true
-	}
-	if a.Version == b.Version {
-		return bytes.Equal(a.Sum, b.Sum)
+		if len(a.Sum) == len(b.Sum) {
+			return same
+		}
+		return cannotTell
 	}
 	sum, ok := b.under(a.Version)
-	return ok && bytes.Equal(a.Sum, sum)
+	switch {
+	case !ok:
+		return cannotTell
+	case bytes.Equal(a.Sum, sum):
+		return same
+	}
+	return differs
 }
 
 // under returns the digest of the request under the given algorithm.

@@ -1,6 +1,7 @@
 package redfence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,6 +125,9 @@ func (e *Engine) notLocked(ctx context.Context, c *call, s sight) error {
 	switch s.next {
 	case failed:
 		err.Reason = lock.ErrNoQuorum
+		if s.err == lock.ErrTooLate {
+			err.Reason = s.err
+		}
 		err.Nodes = []lock.NodeError{{Node: "ledger", Err: s.err}}
 	case waitFor:
 		err.Holder, err.Remaining = s.row.Owner, s.row.LeaseUntil.Sub(s.row.Now)
@@ -144,6 +148,7 @@ func (e *Engine) claimLock(ctx context.Context, c *call, processing lock.Lease, 
 	}
 	if act.Has(claim.StartRun) {
 		r.started()
+		e.held.add(l)
 		return l, sight{}
 	}
 	e.unlock(processing)
@@ -155,7 +160,7 @@ func (e *Engine) claimLock(ctx context.Context, c *call, processing lock.Lease, 
 		return nil, sight{next: unseen}
 	default:
 		r.handOver(act)
-		return nil, sight{next: failed, err: cause}
+		return nil, sight{next: failed, err: cmp.Or(cause, lock.ErrTooLate)}
 	}
 }
 
@@ -199,7 +204,7 @@ func (l *engineLease) Extend(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fallback.ErrRefused):
-		return l.failed("extend", lock.ErrLost)
+		return l.failed("extend", cmp.Or(context.Cause(l.ctx), lock.ErrLost)) // released meanwhile, or lost
 	}
 	return &lock.Error{Op: "extend", Name: l.Name(), Reason: lock.ErrNoQuorum, Ctx: ctx.Err(), Nodes: []lock.NodeError{{Node: "ledger", Err: err}}}
 }
@@ -221,9 +226,42 @@ func (l *engineLease) Release(ctx context.Context) error {
 		}
 		l.cancel(lock.ErrNotHeld)
 		r := l.run
+		r.engine.held.remove(l)
 		act := r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: claim.Release})
 		r.handOver(act)
 		r.engine.unlock(r.lease)
 	})
 	return l.err
+}
+
+// leases are the locks that an engine holds.
+type leases struct {
+	mu   sync.Mutex
+	held map[*engineLease]struct{}
+}
+
+func (h *leases) add(l *engineLease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held == nil {
+		h.held = make(map[*engineLease]struct{})
+	}
+	h.held[l] = struct{}{}
+}
+
+func (h *leases) remove(l *engineLease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.held, l)
+}
+
+// loseAll ends the leases of an engine that closes: nobody renews them.
+func (h *leases) loseAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.held {
+		l.run.step(claim.Event{Kind: claim.Left})
+		l.cancel(fmt.Errorf("%w: %w", lock.ErrLost, ErrClosed))
+		delete(h.held, l)
+	}
 }

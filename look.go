@@ -19,6 +19,11 @@ import (
 func (e *Engine) decide(ctx, waitCtx context.Context, c *call) verdict {
 	s := e.look(ctx, c)
 	for lost := 0; ; lost++ {
+		if c.lapsedBefore(s) {
+			if s = e.rest(waitCtx, c, s); s.next == waitFor {
+				return verdict{err: &Error{Kind: ErrInProgress, Err: ctx.Err()}}
+			}
+		}
 		if s.next == waitFor {
 			s = e.await(waitCtx, c, s)
 			switch s.next {
@@ -43,6 +48,31 @@ func (e *Engine) decide(ctx, waitCtx context.Context, c *call) verdict {
 		s = e.look(ctx, c)
 	}
 }
+
+// lapsedBefore reports whether the call has acted on this lapsed claim already
+// and in vain: after an adoption the ledger lets such claims rest for a while
+// (R14).
+func (c *call) lapsedBefore(s sight) bool {
+	if s.next != lapse && s.next != takeOver {
+		return false
+	}
+	before := c.lapsed == s.row.Fence
+	c.lapsed = s.row.Fence
+	return before
+}
+
+// rest waits for a lapsed claim that cannot be acted on yet, and reads the row
+// again. The sight says waitFor when the call does not wait, or no longer.
+func (e *Engine) rest(waitCtx context.Context, c *call, s sight) sight {
+	if c.policy.Wait < 0 || sleep(waitCtx, restPoll/2+rand.N(restPoll)) != nil {
+		s.next = waitFor
+		return s
+	}
+	c.lapsed = 0
+	return e.lookAtRow(waitCtx, c)
+}
+
+const restPoll = 250 * time.Millisecond
 
 // pause keeps callers that lose one race after the other from spinning.
 func pause(ctx context.Context, lost int) error {
@@ -241,7 +271,7 @@ func (e *Engine) act(ctx context.Context, c *call, s sight) (v verdict, changed 
 }
 
 func inDoubtError(row *fallback.Record) error {
-	return &Error{Kind: ErrUnknownOutcome,
+	return &Error{Kind: ErrInDoubt,
 		Err:  fmt.Errorf("row in state %d, record version %d", row.State, row.Version),
 		Hint: "another version of the program wrote it: upgrade this one"}
 }
@@ -252,7 +282,7 @@ func (s sight) mismatched(m match) sight {
 	if m == differs {
 		return sight{next: failed, err: ErrMismatch}
 	}
-	return sight{next: failed, err: &Error{Kind: ErrUnknownOutcome,
+	return sight{next: failed, err: &Error{Kind: ErrInDoubt,
 		Err:  fmt.Errorf("fingerprint version %d under secret %d cannot be computed here", s.row.Fingerprint.Version, s.row.Fingerprint.Secret),
 		Hint: "give this process the secret, or upgrade it"}}
 }

@@ -62,10 +62,7 @@ func (e *Engine) otherNodes(own string, recorded fallback.NodeSet) error {
 
 // nodeSet is the set as one text: the addresses, sorted.
 func nodeSet(set *node.Set) string {
-	var addrs []string
-	for _, n := range set.Nodes() {
-		addrs = append(addrs, n.Addr())
-	}
+	addrs := addresses(set)
 	slices.Sort(addrs)
 	return strings.Join(addrs, " ")
 }

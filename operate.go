@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/internal/payload"
@@ -26,6 +27,7 @@ func (e *Engine) Inspect(ctx context.Context, key Key) (Record, error) {
 	if err != nil {
 		return Record{}, describe(ledgerError(ctx, err), "inspect", key, "")
 	}
+	row.Response = slices.Clone(row.Response)
 	rec := Record{Record: row}
 	if row.State == fallback.Completed {
 		rec.Stored, rec.StoredErr = decodeResponse(e.codec, &row)

@@ -18,8 +18,9 @@ const (
 	// Hold, the default: nothing takes the claim over. The key becomes unknown
 	// until its owner, a recovery hook or an operator decides. At most once.
 	Hold = fallback.Hold
-	// Retry: a later request runs the handler again once the lease has lapsed.
-	// At least once; effectively once when the effect is deduplicated
+	// Retry: when the owner has died, a later request runs the handler again
+	// once the lease has lapsed. (What an error or a panic of a living handler
+	// means, OnError and OnPanic say.) At least once; effectively once when the effect is deduplicated
 	// downstream by the key.
 	Retry = fallback.Retry
 )
@@ -79,8 +80,8 @@ type Policy struct {
 	// MaxAttempts bounds how often Retry starts the handler for one key
 	// before the key becomes unknown. Defaults to 5.
 	MaxAttempts int
-	// Retention is how long a response is kept, from minutes to Forever.
-	// Defaults to 24 h.
+	// Retention is how long a response is kept, usually from minutes to
+	// Forever; at least 100 ms. Defaults to 24 h.
 	Retention time.Duration
 	// AfterExpiry says what a request finds after that. Defaults to RunAgain.
 	AfterExpiry AfterExpiry
@@ -109,6 +110,7 @@ const (
 	defaultMaxAttempts   = 5
 	defaultRetention     = 24 * time.Hour
 	minLease             = 100 * time.Millisecond
+	minRetention         = 100 * time.Millisecond
 )
 
 // withDefaults returns the policy with its defaults filled in.
@@ -147,7 +149,8 @@ func (p Policy) check(list *problems.List, name string) {
 	bad(p.Lease >= minLease, "Lease is %v; at least %v", p.Lease, minLease)
 	bad(p.MaxProcessing >= p.Lease, "MaxProcessing is %v, less than Lease %v", p.MaxProcessing, p.Lease)
 	bad(p.MaxAttempts >= 1, "MaxAttempts is %d; at least 1", p.MaxAttempts)
-	bad(p.Retention > 0, "Retention is %v; use a positive duration or Forever", p.Retention)
+	bad(p.Retention >= minRetention, "Retention is %v; at least %v, or Forever", p.Retention, minRetention)
+	bad(p.Wait >= 0 || p.Wait == NoWait, "Wait is %v; use NoWait, 0 or a positive duration", p.Wait)
 }
 
 // stored is the part of the policy that the row carries.

@@ -85,7 +85,7 @@ func decodeResponse(codec *payload.Codec, row *fallback.Record) (Response, error
 	case p.IsErr:
 		return Response{}, &StoredError{Text: p.Err}
 	}
-	return Response{Status: p.Status, Header: p.Header, Body: p.Body}, nil
+	return Response{Status: p.Status, Header: p.Header, Body: slices.Clone(p.Body)}, nil
 }
 
 // erase leaves a marker with the fence of the erasure on every node of the

@@ -31,7 +31,7 @@ type Recovery struct {
 
 // Recover finds out what became of a key whose owner is gone: it asks the
 // payment provider, looks for the order. It is called at least once, by one
-// caller at a time, and has recoveryTerm to answer. Its decision holds only if
+// caller at a time, and has 30 s to answer. Its decision holds only if
 // nobody has decided otherwise meanwhile; the old owner's own completion, if it
 // comes first, wins.
 type Recover func(ctx context.Context, u UnknownKey) (Recovery, error)
@@ -45,6 +45,7 @@ func (e *Engine) recover(ctx context.Context, c *call, row *fallback.Record) (ve
 	if c.policy.Recover == nil {
 		return undecided, nil
 	}
+	ends := time.Now().Add(recoveryTerm - recoveryTerm/100 - 2*time.Millisecond) // less drift, as for leases (R5)
 	now, err := e.ledger.BeginRecovery(ctx, c.digest, row.Fence, recoveryTerm)
 	switch {
 	case errors.Is(err, fallback.ErrRefused): // too early, or another caller asks, or somebody has decided
@@ -55,7 +56,7 @@ func (e *Engine) recover(ctx context.Context, c *call, row *fallback.Record) (ve
 	case err != nil:
 		return verdict{err: ledgerError(ctx, err)}, nil
 	}
-	found, err := e.ask(ctx, c, &now)
+	found, err := e.ask(ctx, c, &now, ends)
 	if err != nil || found == (Recovery{}) {
 		if err != nil {
 			undecided.err = &Error{Kind: ErrUnknownOutcome, Err: fmt.Errorf("the recovery hook failed: %w", err)}
@@ -63,7 +64,9 @@ func (e *Engine) recover(ctx context.Context, c *call, row *fallback.Record) (ve
 		return undecided, nil
 	}
 	dec := fallback.Decision{Digest: c.digest, Fence: row.Fence, State: fallback.Released, Who: "recovery hook of " + e.cfg.Owner, Why: "Policy.Recover"}
-	if err := e.decideUnknown(ctx, dec, found.Response); err != nil && !errors.Is(err, fallback.ErrRefused) {
+	decideCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.LedgerTimeout)
+	defer stop()
+	if err := e.decideUnknown(decideCtx, dec, found.Response); err != nil && !errors.Is(err, fallback.ErrRefused) {
 		return verdict{err: ledgerError(ctx, err)}, nil
 	}
 	return verdict{}, &sight{next: unseen}
@@ -71,8 +74,8 @@ func (e *Engine) recover(ctx context.Context, c *call, row *fallback.Record) (ve
 
 // ask calls the hook. It goes on when the caller is gone: its answer is worth
 // recording.
-func (e *Engine) ask(ctx context.Context, c *call, row *fallback.Record) (Recovery, error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), recoveryTerm)
+func (e *Engine) ask(ctx context.Context, c *call, row *fallback.Record, ends time.Time) (Recovery, error) {
+	ctx, stop := context.WithDeadline(context.WithoutCancel(ctx), ends)
 	defer stop()
 	found, err := c.policy.Recover(ctx, UnknownKey{
 		Key: c.req.Key(), Fence: row.Fence, Attempts: row.Attempts, Owner: row.Owner, ClaimedAt: row.ClaimedAt, Reason: row.Reason,

@@ -48,6 +48,7 @@ func (e *Engine) execute(ctx context.Context, c *call, lease lock.Lease, over *f
 // handOver leaves what is still to do to the background.
 func (r *run) handOver(act claim.Action) {
 	if act.Has(claim.HandOver) {
+		r.engine.cfg.Observer.Observe(observe.HandedOver{Key: r.call.ref(), Fence: r.snapshot().Grant.Fence})
 		r.engine.background.finish(r, act)
 	}
 }
@@ -107,6 +108,7 @@ func (r *run) callHandler(ctx context.Context) (Response, error) {
 }
 
 func (r *run) started() {
+	r.since = time.Now()
 	g := r.snapshot().Grant
 	r.ex.fence, r.ex.attempt = g.Fence, g.Attempt
 	r.call.flight.runs(r.joinable)
@@ -206,8 +208,13 @@ func (e *Engine) failOpen(ctx context.Context, c *call, cause error) (verdict, *
 	if !c.policy.FailOpen || !errors.Is(cause, fallback.ErrUnavailable) || errors.Is(cause, fallback.ErrUnconfirmed) {
 		return v, nil
 	}
-	if s := e.lookAtRow(ctx, c); s.next != failed {
-		return verdict{}, &sight{next: unseen}
+	switch s := e.lookAtRow(ctx, c); {
+	case s.next == claimIt: // it can be read, so it is not gone
+		return v, nil
+	case s.next != failed:
+		return verdict{}, &s
+	case !errors.Is(s.err, ErrLedgerUnavailable) || ctx.Err() != nil:
+		return verdict{err: s.err}, nil
 	}
 	ex := &Execution{key: c.req.Key(), attempt: 1, lost: make(chan struct{})}
 	hctx, cancel := context.WithTimeoutCause(withRunning(ctx, e, c.digest), c.policy.MaxProcessing, ErrMaxProcessing)

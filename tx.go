@@ -111,6 +111,7 @@ func (w *txWork) once(ctx context.Context, r *run) (resp Response, err error) {
 		return resp, err
 	}
 	ended = true
+	r.call.flight.settles() // once it has committed, others may answer it
 	return resp, w.commit(ctx, r, tx)
 }
 

@@ -3,15 +3,20 @@ package redfence
 import (
 	"context"
 	"encoding/json"
+	"errors"
 )
 
 // Do is Engine.Do for a handler that returns a value: the value is stored as
 // JSON, and a duplicate gets it decoded. What T's JSON leaves out, a duplicate
 // does not see; the call that ran the handler gets the handler's own value.
 // The errors are those of Engine.Do, and ErrNotReplayable when the stored JSON
-// does not fit T.
+// does not fit T. A value that has no JSON makes the outcome unknown: the effect
+// has happened.
 func Do[T any](ctx context.Context, e *Engine, req Request, fn func(context.Context, *Execution) (T, error)) (T, error) {
 	var own T
+	if fn == nil {
+		return own, describe(&Error{Kind: ErrInvalid, Err: errors.New("the handler is nil")}, "do", req.Key(), "")
+	}
 	res, err := e.Do(ctx, req, func(ctx context.Context, ex *Execution) (Response, error) {
 		v, err := fn(ctx, ex)
 		if err != nil {

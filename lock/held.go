@@ -15,6 +15,7 @@ type held struct {
 	key   string
 	token string
 	fence int64
+	since time.Time // for people and metrics
 	ttl   time.Duration
 	// acquired is the call that won; what it left on its way is undone when
 	// the lease ends.
@@ -47,7 +48,7 @@ const renewals = 3
 
 // hold makes the lease of a call that was won.
 func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o Options, c *call, until time.Time) *held {
-	h := &held{r: r, name: name, key: r.key(name), token: token, fence: fence, ttl: o.TTL, acquired: c, until: until}
+	h := &held{r: r, since: time.Now(), name: name, key: r.key(name), token: token, fence: fence, ttl: o.TTL, acquired: c, until: until}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,10 +145,19 @@ func (h *held) endAs(s leaseState, cause error) bool {
 	}
 	h.mu.Unlock()
 	h.cancel(cause)
-	if s == stateLost && h.r.observed {
-		h.r.cfg.Observer.Observe(observe.LockLost{Lock: refOf(h.name), Fence: h.fence})
-	}
+	h.ended(s)
 	return true
+}
+
+// ended tells the observer, if there is one.
+func (h *held) ended(s leaseState) {
+	switch {
+	case !h.r.observed:
+	case s == stateLost:
+		h.r.cfg.Observer.Observe(observe.LockLost{Lock: refOf(h.name), Fence: h.fence})
+	default:
+		h.r.cfg.Observer.Observe(observe.LockReleased{Lock: refOf(h.name), Fence: h.fence, Held: time.Since(h.since)})
+	}
 }
 
 // lose ends the lease and removes what is left of it.

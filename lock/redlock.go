@@ -166,10 +166,34 @@ func (r *Redlock) TryAcquire(ctx context.Context, name string, opts ...Option) (
 	start := time.Now()
 	h, err := r.try(ctx, name, o)
 	if err != nil {
+		r.refused(name, err, start)
 		return nil, err
 	}
 	r.acquired(h, start)
 	return h, nil
+}
+
+// refused tells the observer, if there is one.
+func (r *Redlock) refused(name string, err error, start time.Time) {
+	if r.observed {
+		r.cfg.Observer.Observe(observe.LockRefused{Lock: refOf(name), Reason: reasonOf(err), Took: time.Since(start)})
+	}
+}
+
+// reasonOf is the reason of a failed acquire in a word.
+func reasonOf(err error) string {
+	for _, r := range []struct {
+		err  error
+		word string
+	}{
+		{context.Canceled, "canceled"}, {context.DeadlineExceeded, "canceled"}, {ErrTaken, "taken"}, {ErrTooLate, "too_late"},
+		{ErrOverloaded, "overloaded"}, {ErrClosed, "closed"}, {ErrNoQuorum, "no_quorum"},
+	} {
+		if errors.Is(err, r.err) {
+			return r.word
+		}
+	}
+	return "other"
 }
 
 // acquired tells the observer, if there is one.

@@ -38,6 +38,7 @@ func (r *Redlock) Acquire(ctx context.Context, name string, opts ...Option) (Lea
 	start := time.Now()
 	line, leave, err := r.queues.join(ctx, name)
 	if err != nil {
+		r.refused(name, err, start)
 		return nil, &Error{Op: opAcquire, Name: name, Reason: ErrTaken, Ctx: err}
 	}
 	defer leave()
@@ -48,6 +49,7 @@ func (r *Redlock) Acquire(ctx context.Context, name string, opts ...Option) (Lea
 	}
 	h, err := w.acquire(ctx)
 	if err != nil {
+		r.refused(name, err, start)
 		return nil, err
 	}
 	r.acquired(h, start)

@@ -84,6 +84,9 @@ func (rt *route) ask(w http.ResponseWriter, r *http.Request) (a ask, err error) 
 	if a.scope, err = rt.scope(r); err != nil {
 		return a, fmt.Errorf("%w: %w", errNoScope, err)
 	}
+	if a.scope == "" && !rt.unscoped {
+		return a, fmt.Errorf("%w: the resolver gave none", errNoScope)
+	}
 	return a, a.readBody(w, r, rt.maxRequest)
 }
 

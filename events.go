@@ -1,0 +1,82 @@
+package redfence
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redfence/redfence/internal/claim"
+	"github.com/redfence/redfence/internal/node"
+	"github.com/redfence/redfence/observe"
+)
+
+func (e *Engine) observeStart() {
+	ev := observe.EngineStarted{Nodes: addresses(e.sets[0]), Quorum: e.sets[0].Quorum()}
+	if len(e.sets) > 1 {
+		ev.CacheNodes = addresses(e.sets[1])
+	}
+	e.cfg.Observer.Observe(ev)
+}
+
+func addresses(set *node.Set) []string {
+	var list []string
+	for _, n := range set.Nodes() {
+		list = append(list, n.Addr())
+	}
+	return list
+}
+
+func (e *Engine) observeLost(r *run, ev claim.Event) {
+	cause := "the lease could not be renewed in time"
+	if ev.Kind == claim.RenewRefused {
+		cause = "the ledger refused the renewal"
+	}
+	e.cfg.Observer.Observe(observe.ClaimLost{Key: r.call.ref(), Fence: r.snapshot().Grant.Fence, Cause: cause})
+}
+
+// observeEnd tells how a claim whose handler had started has ended.
+func (e *Engine) observeEnd(r *run, ev claim.Event) {
+	s := r.snapshot()
+	result := s.Outcome.String()
+	switch ev.Kind {
+	case claim.Refused:
+		result = "refused"
+	case claim.Closing, claim.Left:
+		result = "left"
+	}
+	e.cfg.Observer.Observe(observe.ClaimEnded{Key: r.call.ref(), Fence: s.Grant.Fence, Result: result, Held: time.Since(r.since)})
+}
+
+func (e *Engine) observeDo(c *call, res Result, err error, began time.Time) {
+	ev := observe.DoFinished{
+		Key: c.ref(), Route: c.route, Outcome: res.Outcome.String(), Durable: res.Durable, Took: time.Since(began), Err: err,
+	}
+	if err != nil {
+		ev.Reason = reasonOf(err, res.Outcome)
+		if res.Outcome == 0 {
+			ev.Outcome = "error"
+		}
+	}
+	e.cfg.Observer.Observe(ev)
+}
+
+// reasonOf is an error of Do in a word.
+func reasonOf(err error, outcome Outcome) string {
+	if outcome != 0 {
+		return "handler"
+	}
+	for _, r := range []struct {
+		err  error
+		word string
+	}{
+		{ErrInProgress, "in_progress"}, {ErrMismatch, "mismatch"}, {ErrUnknownOutcome, "unknown_outcome"},
+		{ErrNotReplayable, "not_replayable"}, {ErrExpired, "expired"}, {ErrLedgerUnavailable, "ledger_unavailable"},
+		{ErrOverloaded, "overloaded"}, {ErrInvalid, "invalid"}, {ErrClosed, "closed"}, {ErrInDoubt, "in_doubt"},
+		{context.Canceled, "canceled"}, {context.DeadlineExceeded, "canceled"},
+	} {
+		if errors.Is(err, r.err) {
+			return r.word
+		}
+	}
+	return "other"
+}
