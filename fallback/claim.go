@@ -111,7 +111,7 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	var committed bool
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
 		after := step{statement: &p.sql.readback, args: []any{digests(batch), tokens(batch)}, scan: gather(standing)}
-		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gatherGrants(granted), guard: send}, &after)
+		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gatherGrants(granted), first: p.guard(send)}, &after)
 		return err
 	})
 	if !committed {
@@ -123,6 +123,11 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	p.date(granted, t)
 	p.date(standing, t)
 	return p.settleClaims(batch, granted, standing, t, err), nil
+}
+
+// guard names the transaction of one send, for whoever must wait for its end.
+func (p *Postgres) guard(send int64) *step {
+	return &step{statement: &p.sql.guard, args: []any{send}}
 }
 
 // unconfirmed notes that a claim was sent and that no verdict came.
@@ -219,7 +224,7 @@ func (p *Postgres) TakeOver(ctx context.Context, req ClaimRequest, fence int64) 
 		return Verdict{}, verdictOf(err)
 	}
 	notAfter, send := p.notAfter(), newSend()
-	act := step{statement: &p.sql.takeover, args: takeOverArgs(req, fence, notAfter), guard: send}
+	act := step{statement: &p.sql.takeover, args: takeOverArgs(req, fence, notAfter), first: p.guard(send)}
 	hit, row, err := p.alone(act, req.Digest, scanGrant)
 	switch {
 	case err != nil && howFar(err) == inDoubt:

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // A doubt is a claim that was sent and of which no verdict came (R1). Until
@@ -74,37 +72,4 @@ func (d *doubts) settle(digest Digest, waited []doubt, now time.Time) {
 func newSend() int64 {
 	t := NewToken()
 	return int64(binary.BigEndian.Uint64(t[:8]) | 1) // not 0, which is no guard
-}
-
-// readDoubtful reads one row after waiting for the claims in doubt. ErrBusy
-// says that one is still in its commit.
-func (p *Postgres) readDoubtful(t *ticket[struct{}, Record], about []doubt) {
-	sends := make([]int64, len(about))
-	for i, x := range about {
-		sends[i] = x.send
-	}
-	ctx, cancel := p.bounded()
-	defer cancel()
-	records := make(map[Digest]Record, 1)
-	var now time.Time
-	var at timing
-	err := p.with(ctx, func(c *pgx.Conn) (err error) {
-		wait := step{statement: &p.sql.wait, args: []any{sends}, scan: func(rows pgx.Rows) error {
-			return rows.Scan(nil, &now)
-		}}
-		after := step{statement: &p.sql.read, args: []any{[][]byte{t.digest[:]}}, scan: gather(records)}
-		at, _, err = p.transact(ctx, c, wait, &after)
-		return err
-	})
-	if err != nil {
-		t.settle(Record{}, verdictOf(err))
-		return
-	}
-	p.date(records, at)
-	r, ok := records[t.digest]
-	if !ok {
-		r = Record{Digest: t.digest, Now: now}
-	}
-	p.doubts.settle(t.digest, about, now)
-	t.settle(r, nil)
 }

@@ -277,6 +277,15 @@ type Ledger interface {
 	TakeOver(ctx context.Context, req ClaimRequest, fence int64) (Verdict, error)
 	// Read returns the row; State Absent when there is none.
 	Read(ctx context.Context, d Digest) (Record, error)
+	// Confirm returns the row as Read does, once everything that it shows is
+	// durable and no claim that this process has in doubt can change it any
+	// more unseen: it waits for the transactions of those claims and of whoever
+	// holds the row, and commits durably after them. Whoever takes a verdict
+	// from a row (it is under my token; it is completed, as I asked) takes it
+	// from this one: a row can be seen before it is durable. When its Now is
+	// after the not-after of a claim in doubt, what it shows of that claim is
+	// final. ErrBusy when one of those transactions does not end.
+	Confirm(ctx context.Context, d Digest) (Record, error)
 	// Renew moves the lease of a processing (or streaming) row. Under Retry a
 	// lapsed lease is renewed only with late set (the background completer).
 	Renew(ctx context.Context, ref Ref, late bool) (Grant, error)
@@ -284,8 +293,13 @@ type Ledger interface {
 	// When the row is already completed under this token and fence, it is
 	// returned, and its response is the one to reply with.
 	Complete(ctx context.Context, c Completion) (Record, error)
-	// Release gives the claim back: processing or unknown to released.
+	// Release ends a claim whose handler was started and left nothing behind:
+	// processing or unknown to released. The next claim is the first attempt.
 	Release(ctx context.Context, ref Ref, reason string) error
+	// GiveBack ends a claim whose handler was not started: processing or
+	// unknown to released. The claim does not count: the next one is the same
+	// attempt again, so that what MaxAttempts bounds are starts.
+	GiveBack(ctx context.Context, ref Ref, reason string) error
 	// Abandon is the owner's: processing to unknown, after the handler has
 	// returned.
 	Abandon(ctx context.Context, ref Ref, reason string) error

@@ -219,7 +219,7 @@ func (p *pair) owner(t *rapid.T) {
 	theirs := mine
 	theirs.Fence = p.fence(mine.Fence)
 	text := rapid.SampledFrom([]string{"", "r\x00"}).Draw(t, "reason")
-	switch rapid.IntRange(0, 5).Draw(t, "step") {
+	switch rapid.IntRange(0, 6).Draw(t, "step") {
 	case 0:
 		late := rapid.Bool().Draw(t, "late")
 		m, errM := p.memory.Renew(p.ctx, mine, late)
@@ -248,6 +248,8 @@ func (p *pair) owner(t *rapid.T) {
 		if agree(t, errM, errS) {
 			p.rows(t, m, s)
 		}
+	case 6:
+		agree(t, p.memory.GiveBack(p.ctx, mine, text), p.server.GiveBack(p.ctx, theirs, text))
 	}
 }
 

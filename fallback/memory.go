@@ -39,7 +39,11 @@ func (m *Memory) Claim(ctx context.Context, req ClaimRequest) (Verdict, error) {
 		if ok && !row.claimable(now) {
 			return Verdict{Row: copyOf(row, now)}, nil
 		}
-		return m.grant(req, 1, now), nil
+		attempt := 1
+		if ok && row.State == Released { // claims that were given back do not count, the starts before them do
+			attempt += row.Attempts
+		}
+		return m.grant(req, attempt, now), nil
 	})
 }
 
@@ -79,6 +83,9 @@ func (m *Memory) Read(ctx context.Context, d Digest) (Record, error) {
 	})
 }
 
+// Confirm implements Ledger. Nothing here is in doubt.
+func (m *Memory) Confirm(ctx context.Context, d Digest) (Record, error) { return m.Read(ctx, d) }
+
 // Renew implements Ledger.
 func (m *Memory) Renew(ctx context.Context, ref Ref, late bool) (Grant, error) {
 	return locked(ctx, m, func(now time.Time) (Grant, error) {
@@ -111,17 +118,22 @@ func (m *Memory) Complete(ctx context.Context, c Completion) (Record, error) {
 
 // Release implements Ledger.
 func (m *Memory) Release(ctx context.Context, ref Ref, reason string) error {
-	return m.move(ctx, ref, Released, reason)
+	return m.move(ctx, ref, Released, reason, func(r *Record, now time.Time) { r.ReleasedAt, r.Attempts = now, 0 })
+}
+
+// GiveBack implements Ledger.
+func (m *Memory) GiveBack(ctx context.Context, ref Ref, reason string) error {
+	return m.move(ctx, ref, Released, reason, func(r *Record, now time.Time) { r.ReleasedAt = now; r.Attempts-- })
 }
 
 // Abandon implements Ledger.
 func (m *Memory) Abandon(ctx context.Context, ref Ref, reason string) error {
-	return m.move(ctx, ref, Unknown, reason)
+	return m.move(ctx, ref, Unknown, reason, func(*Record, time.Time) {})
 }
 
 // move is the owner's way from an open row to a state without a response. A
-// row that is there already stays as it is.
-func (m *Memory) move(ctx context.Context, ref Ref, to State, reason string) error {
+// row that is there already stays as it is. also makes the further changes.
+func (m *Memory) move(ctx context.Context, ref Ref, to State, reason string, also func(*Record, time.Time)) error {
 	_, err := locked(ctx, m, func(now time.Time) (struct{}, error) {
 		row := m.row(ref.Digest)
 		switch {
@@ -131,9 +143,7 @@ func (m *Memory) move(ctx context.Context, ref Ref, to State, reason string) err
 			return struct{}{}, nil
 		}
 		row.State, row.Reason = to, plainText(reason)
-		if to == Released {
-			row.ReleasedAt = now
-		}
+		also(row, now)
 		return struct{}{}, nil
 	})
 	return err

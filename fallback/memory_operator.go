@@ -29,7 +29,7 @@ func (m *Memory) Decide(ctx context.Context, dec Decision) (Record, error) {
 		m.audit(row, "decide "+dec.State.String(), dec.Who, dec.Why, now)
 		row.Fence = m.draw()
 		if dec.State == Released {
-			row.State, row.Reason, row.ReleasedAt = Released, plainText(dec.Why), now
+			row.State, row.Reason, row.ReleasedAt, row.Attempts = Released, plainText(dec.Why), now, 0
 			return *copyOf(row, now), nil
 		}
 		row.finish(Completed, now, dec.Why)

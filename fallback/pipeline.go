@@ -18,9 +18,8 @@ type step struct {
 	statement *statement
 	args      []any
 	scan      func(pgx.Rows) error
-	// guard names the transaction, for whoever must wait for its end; 0: no
-	// name.
-	guard int64
+	// first runs before it, in its transaction; nil: nothing.
+	first *step
 }
 
 // timing is when a pipeline was sent: for the owner's deadline on the
@@ -67,8 +66,8 @@ func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *s
 // transaction returns the steps of transact, and which of them commits.
 func (p *Postgres) transaction(act step, after *step) (steps []step, commit int) {
 	steps = []step{{statement: &p.sql.begin}, {statement: &p.sql.settings, args: p.settings}}
-	if act.guard != 0 {
-		steps = append(steps, step{statement: &p.sql.guard, args: []any{act.guard}})
+	if act.first != nil {
+		steps = append(steps, *act.first)
 	}
 	steps = append(steps, act, step{statement: &p.sql.commit})
 	commit = len(steps) - 1

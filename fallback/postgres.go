@@ -2,7 +2,6 @@ package fallback
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +35,7 @@ type Postgres struct {
 	renewals  lane[renewal, Grant]
 	completes lane[Completion, Record]
 	releases  lane[parting, Record]
+	confirms  lane[struct{}, Record]
 	hints     lane[string, struct{}]
 	post      post
 
@@ -103,12 +103,14 @@ func (p *Postgres) buildLanes() {
 	p.completes = lane[Completion, Record]{run: p.runCompletions,
 		size: func(c *Completion) int { return len(c.Response) }}
 	p.releases = lane[parting, Record]{run: p.runReleases}
+	p.confirms = lane[struct{}, Record]{run: p.runConfirms, share: true}
 	p.hints = lane[string, struct{}]{run: p.runHints}
 	bound(p, &p.claims)
 	bound(p, &p.reads)
 	bound(p, &p.renewals)
 	bound(p, &p.completes)
 	bound(p, &p.releases)
+	bound(p, &p.confirms)
 	bound(p, &p.hints)
 }
 
@@ -160,21 +162,15 @@ func (p *Postgres) bounded() (context.Context, context.CancelFunc) {
 func (p *Postgres) Clock() (time.Time, time.Duration, bool) { return p.clock.now() }
 
 // Read implements Ledger. Reads of one key that wait at the same time are one.
+// A key with a claim of this process in doubt is confirmed.
 func (p *Postgres) Read(ctx context.Context, d Digest) (Record, error) {
+	if len(p.doubts.about(d)) > 0 {
+		return p.Confirm(ctx, d)
+	}
 	return p.reads.call(ctx, d, struct{}{})
 }
 
 func (p *Postgres) runReads(batch []*ticket[struct{}, Record]) {
-	batch = slices.DeleteFunc(batch, func(t *ticket[struct{}, Record]) bool {
-		about := p.doubts.about(t.digest)
-		if len(about) > 0 {
-			aside(p, func() { p.readDoubtful(t, about) })
-		}
-		return len(about) > 0
-	})
-	if len(batch) == 0 {
-		return
-	}
 	records, err := p.readRows(digests(batch))
 	for _, t := range batch {
 		t.settle(records[t.digest], verdictOf(err))

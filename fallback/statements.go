@@ -23,7 +23,8 @@ type statement struct {
 type statements struct {
 	begin, commit, rollback, settings, planner, identity, clock statement
 
-	sequence, adopt, noteLease, guard, wait statement
+	sequence, adopt, noteLease statement
+	guard, wait, confirm       statement
 
 	claim, readback, read, suspects, takeover statement
 	renew, complete, release                  statement
@@ -110,6 +111,6 @@ func loadStatements(schema string) *statements {
 		nodeSet: one("node_set"), setNodeSet: one("set_node_set"),
 		audits: one("audits"), list: one("list"),
 		adopt: one("adopt"), noteLease: one("note_lease"), sequence: one("sequence"),
-		guard: one("guard"), wait: one("wait"),
+		guard: one("guard"), wait: one("wait"), confirm: one("confirm"),
 	}
 }

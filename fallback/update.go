@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A renewal is a call of Renew, a parting one of Release.
+// A renewal is a call of Renew, a parting one of Release or GiveBack.
 type (
 	renewal struct {
 		Ref
@@ -17,6 +17,8 @@ type (
 	parting struct {
 		Ref
 		reason string
+		// started: the handler ran, and what it may have left is settled.
+		started bool
 	}
 )
 
@@ -33,7 +35,17 @@ func (p *Postgres) Complete(ctx context.Context, c Completion) (Record, error) {
 
 // Release implements Ledger.
 func (p *Postgres) Release(ctx context.Context, ref Ref, reason string) error {
-	_, err := p.releases.call(ctx, ref.Digest, parting{ref, plainText(reason)})
+	return p.part(ctx, parting{Ref: ref, reason: reason, started: true})
+}
+
+// GiveBack implements Ledger.
+func (p *Postgres) GiveBack(ctx context.Context, ref Ref, reason string) error {
+	return p.part(ctx, parting{Ref: ref, reason: reason})
+}
+
+func (p *Postgres) part(ctx context.Context, q parting) error {
+	q.reason = plainText(q.reason)
+	_, err := p.releases.call(ctx, q.Digest, q)
 	return err
 }
 
@@ -94,7 +106,8 @@ func (p *Postgres) runReleases(batch []*ticket[parting, Record]) {
 		batch: &p.sql.release, alone: &p.sql.releaseAlone,
 		args: func(b []*ticket[parting, Record]) []any {
 			return append(refArgs(b, func(q *parting) Ref { return q.Ref }),
-				column(b, func(t *ticket[parting, Record]) string { return t.ask.reason }))
+				column(b, func(t *ticket[parting, Record]) string { return t.ask.reason }),
+				column(b, func(t *ticket[parting, Record]) bool { return t.ask.started }))
 		},
 		scan: scanRecord,
 		hit:  func(_ *parting, r Record, _ timing) Record { return r },

@@ -14,6 +14,7 @@ var claimTests = []test{
 	{"a fresh key is granted and the row says by whom", freshClaim},
 	{"a held key is not granted again", heldClaim},
 	{"of many claims at once one is granted", manyClaims},
+	{"I40: an instance that comes back under its name does not own its old claim", sameOwner},
 	{"a released key is granted under a larger fence", releasedClaim},
 	{"I5: an expired key is granted once, then replayed", expiredClaim},
 	{"a key that never runs again is not granted after its retention", neverAgain},
@@ -65,6 +66,22 @@ func heldClaim(s *suite) {
 	if row.State != fallback.Processing || row.Token != mine.Token || row.Fence != mine.Fence || row.Lapsed() {
 		s.Fatalf("the row in the way is %+v", row)
 	}
+}
+
+func sameOwner(s *suite) {
+	r := request(hold()) // its reply was lost with the process that sent it
+	old := ref(r, s.claim(r))
+	row := s.denied(again(r))
+	if row.Owner != r.Owner || row.Token != old.Token {
+		s.Fatalf("the row in the way is %+v", row)
+	}
+	mine := ref(again(r), &fallback.Grant{Fence: row.Fence})
+	_, err := s.ledger.Complete(s.ctx, done(mine, "adopted"))
+	s.refused(err)
+	s.refused(s.ledger.Release(s.ctx, mine, "adopted"))
+	_, err = s.ledger.Renew(s.ctx, mine, true)
+	s.refused(err)
+	s.state(r.Digest, fallback.Processing)
 }
 
 func manyClaims(s *suite) {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/redfence/redfence/fallback"
 )
 
@@ -19,6 +21,8 @@ var ownerTests = []test{
 	{"I56: the owner ends a row that was marked unknown meanwhile", ownerOfUnknown},
 	{"a terminal row is not left again", terminal},
 	{"a release sent twice is one release", releaseTwice},
+	{"claims that were given back do not count as attempts, starts do", giveBack},
+	{"a row is confirmed as it is", confirm},
 	{"a stream is never claimable and ends as a tombstone", stream},
 	{"a response that cannot be kept leaves a tombstone", bury},
 }
@@ -213,6 +217,57 @@ func releaseTwice(s *suite) {
 	s.claim(again(r))
 	s.refused(s.ledger.Release(s.ctx, mine, "third"))
 	s.state(r.Digest, fallback.Processing)
+}
+
+func giveBack(s *suite) {
+	r, mine := s.held(lapsing(retry())) // started: nobody said otherwise
+	s.awaitLapse(r.Digest)
+	_, err := s.ledger.TakeOver(s.ctx, again(r), mine.Fence)
+	s.ok(err)
+	for range 3 {
+		row := s.read(r.Digest)
+		if row.Attempts != 2 {
+			s.Fatalf("attempt %d after one start, want 2", row.Attempts)
+		}
+		taken := fallback.Ref{Digest: r.Digest, Token: row.Token, Fence: row.Fence}
+		s.ok(s.ledger.GiveBack(s.ctx, taken, "caller gone"))
+		s.ok(s.ledger.GiveBack(s.ctx, taken, "sent twice"))
+		if row = s.state(r.Digest, fallback.Released); row.Attempts != 1 || row.Reason != "caller gone" || row.ReleasedAt.IsZero() {
+			s.Fatalf("given back: %+v", row)
+		}
+		s.claim(again(r))
+		s.refused(s.ledger.GiveBack(s.ctx, taken, "not mine any more"))
+	}
+	row := s.read(r.Digest)
+	s.ok(s.ledger.Release(s.ctx, fallback.Ref{Digest: r.Digest, Token: row.Token, Fence: row.Fence}, "undone"))
+	if g := s.claim(again(r)); g.Attempt != 1 {
+		s.Fatalf("attempt %d after a release, want 1", g.Attempt)
+	}
+	_, old := s.unknown(hold())
+	s.ok(s.ledger.GiveBack(s.ctx, old, "never started"))
+}
+
+func confirm(s *suite) {
+	r := request(hold())
+	row, err := s.ledger.Confirm(s.ctx, r.Digest)
+	s.ok(err)
+	if row.State != fallback.Absent || row.Now.IsZero() {
+		s.Fatalf("confirmed %+v", row)
+	}
+	sent := time.Now()
+	g := s.claim(r)
+	row, err = s.ledger.Confirm(s.ctx, r.Digest)
+	s.ok(err)
+	if row.State != fallback.Processing || row.Token != r.Token || row.Fence != g.Fence || row.Grant == nil {
+		s.Fatalf("confirmed %+v", row)
+	}
+	s.between("Deadline of the confirmation", row.Grant.Deadline, sent, time.Now().Add(r.Policy.Lease))
+	_, err = s.ledger.Complete(s.ctx, done(ref(r, g), "body"))
+	s.ok(err)
+	row, err = s.ledger.Confirm(s.ctx, r.Digest)
+	s.ok(err)
+	want := s.state(r.Digest, fallback.Completed)
+	s.same("the row", want, row, cmpopts.IgnoreFields(fallback.Record{}, "Now"))
 }
 
 func stream(s *suite) {

@@ -34,7 +34,8 @@ ON CONFLICT (digest) DO UPDATE SET
     takeover = excluded.takeover, lease_us = excluded.lease_us,
     max_processing_us = excluded.max_processing_us, max_attempts = excluded.max_attempts,
     retention_us = excluded.retention_us, after_expiry = excluded.after_expiry,
-    attempts = 1, claimed_at = clock_timestamp(),
+    attempts = CASE k.state WHEN 'released' THEN k.attempts ELSE 0 END + 1,
+    claimed_at = clock_timestamp(),
     lease_until = clock_timestamp() + excluded.lease_us * interval '1 microsecond',
     recover_until = NULL, completed_at = NULL, released_at = NULL, expires_at = NULL,
     status = 0, size = 0, response = NULL, reason = '', version = excluded.version

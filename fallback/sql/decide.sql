@@ -6,6 +6,7 @@
 WITH changed AS (
     UPDATE {schema}.idempotency_keys AS k SET
         state = $3, fence = nextval('{schema}.idempotency_fence'), reason = $8,
+        attempts = CASE $3 WHEN 'released' THEN 0 ELSE k.attempts END,
         released_at = CASE $3 WHEN 'released' THEN clock_timestamp() END,
         completed_at = CASE $3 WHEN 'completed' THEN clock_timestamp() END,
         expires_at = CASE $3 WHEN 'completed' THEN {expiry} END,
