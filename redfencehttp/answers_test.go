@@ -72,7 +72,7 @@ func TestOrderOfChecks(t *testing.T) {
 			if r.URL.Path == "/nobody" {
 				return "", errors.New("no")
 			}
-			return "", nil
+			return "somebody", nil
 		}))
 	large := strings.Repeat("x", 11)
 	s.post("/nobody", large, "Idempotency-Key: a b").wantProblem(t, 400, "bad-key")
