@@ -19,10 +19,11 @@ test: ## run every test, with the race detector
 	$(GO) test -race -timeout 15m ./...
 	$(GO) test -race -tags chaos ./internal/failpoint
 
-check: ## formatting and go vet
+check: ## formatting, go vet, and whether go.mod is tidy
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags chaos ./...
+	$(GO) mod tidy -diff
 
 fuzz: ## every fuzz target for 5 seconds, one by rotation for a minute
 	@scripts/fuzz.sh
