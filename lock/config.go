@@ -16,7 +16,7 @@ type Config struct {
 	// renews it. Defaults to 10 s, or to MaxTTL when that is less.
 	TTL time.Duration
 	// NodeTimeout is the deadline of one round trip to one node. Defaults to
-	// 250 ms.
+	// 400 ms.
 	NodeTimeout time.Duration
 	// MaxTTL is the largest TTL that any locker of the deployment may ask
 	// for, and how long a node that lost its memory does not vote. It is one

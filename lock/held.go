@@ -43,6 +43,11 @@ const (
 	stateLost
 )
 
+// releasePatience is how many times NodeTimeout a release waits for its verdict.
+// It is on its way whatever the caller gets to hear, so nothing is lost by
+// waiting longer than for an acquire.
+const releasePatience = 4
+
 // renewals per TTL: two may fail before the lease is in danger.
 const renewals = 3
 
@@ -191,7 +196,7 @@ func (h *held) Release(ctx context.Context) error {
 	}
 	h.acquired.retire()
 	c := h.releaseCall()
-	err := h.r.direct(ctx, c)
+	err := c.decide(ctx, releasePatience*h.r.cfg.NodeTimeout)
 	h.r.queues.released(h.name)
 	if err != nil {
 		return failure(opRelease, h.name, c, ctx.Err())

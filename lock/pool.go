@@ -157,8 +157,13 @@ func (r *Redlock) viaRedsync(ctx context.Context, c *call, key string, ttl time.
 // direct runs a call without redsync: the same round, the same verdict, no
 // goroutines. The differential test compares the two.
 func (r *Redlock) direct(ctx context.Context, c *call) error {
+	return c.decide(ctx, r.cfg.NodeTimeout)
+}
+
+// decide sends the round and waits for its verdict, for at most limit.
+func (c *call) decide(ctx context.Context, limit time.Duration) error {
 	deadline := deadlines.Get().(*time.Timer)
-	deadline.Reset(r.cfg.NodeTimeout)
+	deadline.Reset(limit)
 	defer func() {
 		deadline.Stop()
 		deadlines.Put(deadline)

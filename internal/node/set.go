@@ -13,7 +13,7 @@ import (
 // Config says how the nodes of a Set are used.
 type Config struct {
 	// Timeout is the deadline of one pipeline at one node, connecting
-	// included. Defaults to 250 ms.
+	// included. Defaults to 400 ms.
 	Timeout time.Duration
 	// Queue bounds the commands that wait at one node. Defaults to 16,384.
 	Queue int
@@ -35,7 +35,7 @@ type Config struct {
 
 const (
 	// DefaultTimeout is the default of Config.Timeout.
-	DefaultTimeout  = 250 * time.Millisecond
+	DefaultTimeout  = 400 * time.Millisecond
 	defaultQueue    = 16 << 10
 	defaultOpenFor  = 250 * time.Millisecond
 	failuresToOpen  = 2
