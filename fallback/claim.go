@@ -122,7 +122,11 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	}
 	p.date(granted, t)
 	p.date(standing, t)
-	return p.settleClaims(batch, granted, standing, t, err), nil
+	again, failed := settleClaims(batch, granted, standing, t, err)
+	if len(failed) > 0 {
+		again = append(again, p.readBackApart(failed, err)...)
+	}
+	return again, nil
 }
 
 // guard names the transaction of one send, for whoever must wait for its end.
@@ -136,23 +140,53 @@ func (p *Postgres) unconfirmed(of [][]byte, d doubt, err error) error {
 	return &UnconfirmedError{NotAfter: d.notAfter, Err: err}
 }
 
-// settleClaims hands out the verdicts. A failed read-back leaves the lost
-// claims without a row: they were not granted, and nothing more is known.
-func (p *Postgres) settleClaims(batch []*claimTicket, granted, standing map[Digest]Record, t timing, readErr error) (again []*claimTicket) {
+// settleClaims hands out the verdicts, and returns whom to claim for again. A
+// failed read-back leaves the lost claims without a row.
+func settleClaims(batch []*claimTicket, granted, standing map[Digest]Record, t timing, readErr error) (again, failed []*claimTicket) {
 	for _, ticket := range batch {
 		if r, ok := granted[ticket.digest]; ok && r.Token == ticket.ask.Token {
 			g := r.grant(t.sent)
 			ticket.settle(Verdict{Granted: &g}, nil)
 			continue
 		}
-		r, ok := standing[ticket.digest]
-		switch {
-		case readErr != nil:
-			ticket.settle(Verdict{}, verdictOf(readErr))
-		case !ok || r.claimable(r.Now):
+		if readErr != nil {
+			failed = append(failed, ticket)
+			continue
+		}
+		if !settleLost(ticket, standing[ticket.digest]) {
 			again = append(again, ticket)
-		default:
-			ticket.settle(Verdict{Row: &r}, nil)
+		}
+	}
+	return again, failed
+}
+
+// settleLost answers a claim that was not granted by the row in its way, if
+// there still is one.
+func settleLost(ticket *claimTicket, r Record) bool {
+	if r.State == Absent || r.claimable(r.Now) {
+		return false
+	}
+	ticket.settle(Verdict{Row: &r}, nil)
+	return true
+}
+
+// readBackApart reads the rows of claims that were not granted after their
+// read-back has failed. Where that does not help, nothing more is known.
+func (p *Postgres) readBackApart(lost []*claimTicket, err error) (again []*claimTicket) {
+	var rows map[Digest]Record
+	failed := make(map[Digest]error)
+	if curable(err) {
+		rows, failed = p.readApart(digests(lost))
+	} else {
+		for _, t := range lost {
+			failed[t.digest] = err
+		}
+	}
+	for _, t := range lost {
+		if err := failed[t.digest]; err != nil {
+			t.settle(Verdict{}, verdictOf(err))
+		} else if !settleLost(t, rows[t.digest]) {
+			again = append(again, t)
 		}
 	}
 	return again

@@ -1,6 +1,7 @@
 package fallback
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -54,11 +55,14 @@ func aside(p *Postgres, work func()) {
 }
 
 // curable errors may be those of one row: one that the server rejects or that
-// cannot be sent, one that is locked, one that takes too long. All else is the
-// same for every row of the batch.
+// cannot be sent, one that is locked, one that takes too long, one that is
+// damaged on disk. All else is the same for every row of the batch.
 func curable(err error) bool {
-	return rowsFault(err) || howFar(err) == aborted && retryable(err)
+	return rowsFault(err) || howFar(err) == aborted && (retryable(err) || damaged(err))
 }
+
+// damaged: the server cannot read a row or its response.
+func damaged(err error) bool { return strings.HasPrefix(code(err), "XX") }
 
 // passing errors are nobody's fault, and the whole batch may be tried again.
 func passing(err error) bool {

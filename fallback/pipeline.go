@@ -54,6 +54,9 @@ func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *s
 	}
 	closeErr := line.Close()
 	if committed {
+		if err != nil {
+			err = afterSend(err)
+		}
 		return t, true, err
 	}
 	if err == nil {

@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -171,10 +172,32 @@ func (p *Postgres) Read(ctx context.Context, d Digest) (Record, error) {
 }
 
 func (p *Postgres) runReads(batch []*ticket[struct{}, Record]) {
-	records, err := p.readRows(digests(batch))
+	records, failed := p.readApart(digests(batch))
 	for _, t := range batch {
-		t.settle(records[t.digest], verdictOf(err))
+		t.settle(records[t.digest], verdictOf(failed[t.digest]))
 	}
+}
+
+// readApart reads rows, in halves when that fails for what can be one row's
+// fault: a row that cannot be read fails only itself.
+func (p *Postgres) readApart(of [][]byte) (records map[Digest]Record, failed map[Digest]error) {
+	records, err := p.readRows(of)
+	if err == nil {
+		return records, nil
+	}
+	records, failed = make(map[Digest]Record, len(of)), make(map[Digest]error)
+	if len(of) == 1 || !curable(err) {
+		for _, raw := range of {
+			failed[Digest(raw)] = err
+		}
+		return records, failed
+	}
+	for _, half := range [][][]byte{of[:len(of)/2], of[len(of)/2:]} {
+		some, bad := p.readApart(half)
+		maps.Copy(records, some)
+		maps.Copy(failed, bad)
+	}
+	return records, failed
 }
 
 // readRows reads rows, and says of those that do not exist that they are

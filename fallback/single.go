@@ -98,9 +98,22 @@ func (p *Postgres) own(ctx context.Context, s *statement, ref Ref, args []any, d
 	case hit != nil:
 		return hit, nil
 	case row.is(ref) && done(row):
-		return row, nil
+		return p.already(ref.Digest, func(r *Record) bool { return r.is(ref) && done(r) })
 	}
 	return nil, ErrRefused
+}
+
+// already returns a row that is what its caller wants, once that is durable.
+func (p *Postgres) already(d Digest, done func(*Record) bool) (*Record, error) {
+	rows, err := p.confirmRows([][]byte{d[:]})
+	if err != nil {
+		return nil, verdictOf(err)
+	}
+	r := rows[d]
+	if !done(&r) {
+		return nil, ErrRefused
+	}
+	return &r, nil
 }
 
 // Abandon implements Ledger.
@@ -171,10 +184,14 @@ func (p *Postgres) BeginRecovery(ctx context.Context, d Digest, fence int64, ter
 // Forget implements Ledger.
 func (p *Postgres) Forget(ctx context.Context, d Digest, who, why string) (Record, error) {
 	r, changed, err := p.found(ctx, &p.sql.forget, d, []any{plainText(who), plainText(why)})
-	if err == nil && !changed && !(r.State == Tombstone && r.Reason == Forgotten) {
-		return Record{}, ErrRefused
+	if err != nil || changed {
+		return r, err
 	}
-	return r, err
+	row, err := p.already(d, func(r *Record) bool { return r.State == Tombstone && r.Reason == Forgotten })
+	if err != nil {
+		return Record{}, err
+	}
+	return *row, nil
 }
 
 // found runs a statement of somebody who is not the owner, and returns the row

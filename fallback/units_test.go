@@ -77,6 +77,7 @@ func TestHowFar(t *testing.T) {
 		"crash":            {afterSend(pg("PANIC", "XX000")), inDoubt, false, false, ErrUnavailable},
 		"disk full":        {afterSend(pg("ERROR", "53100")), aborted, false, false, ErrUnavailable},
 		"no such table":    {afterSend(pg("ERROR", "42P01")), aborted, false, false, ErrUnavailable},
+		"damaged row":      {afterSend(pg("ERROR", "XX001")), aborted, false, false, ErrUnavailable},
 		"bad text":         {afterSend(pg("ERROR", "22021")), aborted, false, false, nil},
 		"check violation":  {afterSend(pg("ERROR", "23514")), aborted, false, false, nil},
 		"raised":           {afterSend(pg("ERROR", "P0001")), aborted, false, false, nil},

@@ -167,23 +167,55 @@ func tryUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) er
 }
 
 // settleMisses reads the rows that a statement has not changed, settles those
-// that it could not change and returns those that it should have.
+// that it could not change and returns those that it should have. What is so
+// already counts once it is durable.
 func settleMisses[Q, R any](p *Postgres, missed []*ticket[Q, R], u *update[Q, R]) (locked []*ticket[Q, R]) {
-	rows, err := p.readRows(digests(missed))
+	rows, failed := p.readApart(digests(missed))
+	var already []*ticket[Q, R]
 	for _, ticket := range missed {
-		if err != nil {
-			var none R
+		var none R
+		if err := failed[ticket.digest]; err != nil {
 			ticket.settle(none, verdictOf(err))
 			continue
 		}
-		answer, verdict, ok := u.miss(&ticket.ask, rows[ticket.digest])
-		if !ok {
+		switch _, refusal, ok := u.miss(&ticket.ask, rows[ticket.digest]); {
+		case !ok:
 			locked = append(locked, ticket)
-			continue
+		case refusal != nil:
+			ticket.settle(none, refusal)
+		default:
+			already = append(already, ticket)
 		}
-		ticket.settle(answer, verdict)
+	}
+	if len(already) > 0 {
+		settleAlready(p, already, u)
 	}
 	return locked
+}
+
+// settleAlready answers those whose row is what they want: an earlier send of
+// theirs has made it so, and may not be durable yet.
+func settleAlready[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) {
+	heal(p, batch, healer[Q, R]{
+		try: func(part []*ticket[Q, R]) error {
+			rows, err := p.confirmRows(digests(part))
+			if err != nil {
+				return err
+			}
+			for _, t := range part {
+				answer, verdict, ok := u.miss(&t.ask, rows[t.digest])
+				if !ok {
+					verdict = fmt.Errorf("%w: the row changes while it is confirmed", ErrBusy)
+				}
+				t.settle(answer, verdict)
+			}
+			return nil
+		},
+		fail: func(t *ticket[Q, R], err error) {
+			var none R
+			t.settle(none, verdictOf(err))
+		},
+	})
 }
 
 // updateAlone waits for a locked row, up to lock_timeout.
