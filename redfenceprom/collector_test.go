@@ -306,3 +306,65 @@ func BenchmarkObserve(b *testing.B) {
 		c.Observe(e)
 	}
 }
+
+// What begins ends: after an engine is closed, nothing is in flight.
+func TestGaugesReturnToZero(t *testing.T) {
+	clients, err := lock.Dial("redis://" + miniredis.RunT(t).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer clients[0].Close()
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	c := redfenceprom.New()
+	engine, err := redfence.New(ctx, redfence.Config{Nodes: clients, Ledger: fallback.NewMemory(), Observer: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failure := errors.New("failed")
+	handlers := []func() (redfence.Response, error){
+		func() (redfence.Response, error) { return redfence.Response{Status: 201}, nil },
+		func() (redfence.Response, error) { return redfence.Response{}, failure },
+		func() (redfence.Response, error) { return redfence.Response{}, redfence.Undone(failure) },
+		func() (redfence.Response, error) { return redfence.Response{}, redfence.Store(failure) },
+		func() (redfence.Response, error) { panic("on purpose") },
+	}
+	during := -1.0
+	for n, fn := range handlers {
+		func() {
+			defer func() { _ = recover() }() // the panic of the last one
+			_, _ = engine.Do(ctx, redfence.Request{ID: fmt.Sprint(n)}, func(context.Context, *redfence.Execution) (redfence.Response, error) {
+				during = series(t, c)["redfence_claims_in_flight{}"]
+				return fn()
+			})
+		}()
+	}
+	lease, err := engine.Acquire(ctx, "a lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := engine.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := series(t, c)
+	for name, want := range map[string]float64{
+		"redfence_claims_in_flight{}":                                            0,
+		"redfence_locks_held{}":                                                  0,
+		"redfence_completer_queue{}":                                             0,
+		"redfence_quorum_size{}":                                                 1,
+		"redfence_claim_hold_duration_seconds{result=completed}":                 2,
+		"redfence_claim_hold_duration_seconds{result=unknown}":                   2,
+		"redfence_claim_hold_duration_seconds{result=released}":                  2, // the lock's claim is one
+		"redfence_requests_total{outcome=executed,reason=handler,route=primary}": 3,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if during != 1 {
+		t.Errorf("in flight during a handler: %v", during)
+	}
+}
