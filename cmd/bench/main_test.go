@@ -38,7 +38,7 @@ func TestSmokeComparesEveryContender(t *testing.T) {
 	var out, notes bytes.Buffer
 	html := filepath.Join(t.TempDir(), "report.html")
 	if code := run([]string{"-preset", "smoke", "-callers", "2", "-scenario", "lock,contended,do-fresh,do-replay", "-json", "-html", html}, &out, &notes); code != exitOK {
-		t.Fatalf("exit code %d\n%s\n%s", code, notes.String(), out.String())
+		t.Fatalf("exit code %d\n%s\n%v", code, notes.String(), regexp.MustCompile(`"(refused|first_error)": .*`).FindAllString(out.String(), -1))
 	}
 	var found report.Run
 	if err := json.Unmarshal(out.Bytes(), &found); err != nil {

@@ -19,13 +19,14 @@ type preset struct {
 	rounds      int
 	handOffRuns int
 	callers     []int
+	storm       int // callers of target P8
 	rows, keys  int // of target P10
 }
 
 var presets = map[string]preset{
-	"smoke": {warm: 50 * time.Millisecond, round: 200 * time.Millisecond, rounds: 1, handOffRuns: 1, callers: []int{1, 16}, rows: 10_000, keys: 5_000},
-	"quick": {warm: 200 * time.Millisecond, round: 700 * time.Millisecond, rounds: 3, handOffRuns: 5, callers: []int{1, 128}, rows: 1_000_000, keys: 1_000_000},
-	"full":  {warm: time.Second, round: 5 * time.Second, rounds: 5, handOffRuns: 5, callers: []int{1, 16, 128, 512}, rows: 10_000_000, keys: 1_000_000},
+	"smoke": {warm: 50 * time.Millisecond, round: 200 * time.Millisecond, rounds: 1, handOffRuns: 1, callers: []int{1, 16}, storm: 16, rows: 10_000, keys: 5_000},
+	"quick": {warm: 200 * time.Millisecond, round: 700 * time.Millisecond, rounds: 3, handOffRuns: 5, callers: []int{1, 128}, storm: 256, rows: 1_000_000, keys: 1_000_000},
+	"full":  {warm: time.Second, round: 5 * time.Second, rounds: 5, handOffRuns: 5, callers: []int{1, 16, 128, 512}, storm: 256, rows: 10_000_000, keys: 1_000_000},
 }
 
 // options are the command line.

@@ -30,6 +30,7 @@ type peerOrder struct {
 	Servers   contend.Servers `json:"servers"`
 	Name      string          `json:"name"`
 	Tally     string          `json:"tally,omitempty"`
+	Callers   int             `json:"callers,omitempty"`
 	Warm      time.Duration   `json:"warm,omitempty"`
 	For       time.Duration   `json:"for,omitempty"`
 }

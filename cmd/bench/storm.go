@@ -22,7 +22,6 @@ import (
 // The storm of target P8.
 const (
 	stormProcesses = 4
-	stormCallers   = 256
 	freshShare     = 0.1
 	// zipf makes recent ids the likely ones: the last few are most of the
 	// duplicates, and many of them are still in flight.
@@ -47,7 +46,7 @@ func storm(ctx context.Context, b *bench) (outcome, error) {
 	contenders := []contend.DoContender{contend.EngineFallback, contend.EngineNear}
 	results := make([]report.Result, len(contenders))
 	for i, c := range contenders {
-		results[i] = report.Result{Scenario: "storm", Contender: c.Name, Options: c.Options, Baseline: contenders[0].Name, Callers: stormCallers}
+		results[i] = report.Result{Scenario: "storm", Contender: c.Name, Options: c.Options, Baseline: contenders[0].Name, Callers: b.preset.storm}
 	}
 	for round := range b.preset.rounds {
 		for i, c := range contenders {
@@ -92,7 +91,7 @@ func (b *bench) stormRound(ctx context.Context, c contend.DoContender) (got repo
 	if err != nil {
 		return got, err
 	}
-	got = sumOf(gusts, b.preset.round)
+	got = sumOf(gusts, b.preset)
 	got.Figures = map[string]float64{"statements per key": float64(after-before) / float64(shared.used()), "keys": float64(shared.used())}
 	got.Checks = int64(shared.used())
 	if twice := shared.twice(); twice > 0 || got.Broken > 0 {
@@ -108,7 +107,7 @@ func (b *bench) stormRound(ctx context.Context, c contend.DoContender) (got repo
 // what they report.
 func (b *bench) blow(ctx context.Context, c contend.DoContender, shared *tally) (gusts []gust, err error) {
 	order := peerOrder{Role: "storm", Contender: c.Name, Servers: b.cluster.servers, Tally: shared.file.Name(),
-		Name: fmt.Sprintf("storm-%d", time.Now().UnixNano()), Warm: b.preset.warm, For: b.preset.round}
+		Name: fmt.Sprintf("storm-%d", time.Now().UnixNano()), Callers: b.preset.storm / stormProcesses, Warm: b.preset.warm, For: b.preset.round}
 	var peers []*peer
 	defer func() {
 		for _, p := range peers {
@@ -143,9 +142,9 @@ func (b *bench) blow(ctx context.Context, c contend.DoContender, shared *tally) 
 
 // sumOf adds up what the processes report; of the latencies it takes the
 // worst.
-func sumOf(gusts []gust, took time.Duration) report.Round {
+func sumOf(gusts []gust, p preset) report.Round {
 	var r report.Round
-	r.Callers, r.Seconds = stormCallers, took.Seconds()
+	r.Callers, r.Seconds = p.storm, p.round.Seconds()
 	for _, g := range gusts {
 		r.Ops += g.Ops
 		r.Failed += g.Failed
@@ -193,7 +192,7 @@ func beGust(ctx context.Context, order peerOrder, lines *bufio.Scanner, out io.W
 		return nil
 	}
 	job := stormJob(doer, shared, order.Name)
-	load := measure.Load{Callers: stormCallers / stormProcesses, Warm: order.Warm, For: order.For}
+	load := measure.Load{Callers: order.Callers, Warm: order.Warm, For: order.For}
 	sample := measure.Run(ctx, load, job.Op)
 	text, err := json.Marshal(gust{
 		Ops: sample.Ops, Failed: sample.Failed, First: sample.FirstError,

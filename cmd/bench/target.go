@@ -53,6 +53,9 @@ func (b *bench) judge(ctx context.Context, tell func(report.Target)) ([]report.T
 				line.NotRun, line.Met, line.Reached = err.Error(), false, false
 			}
 			for _, r := range found.results {
+				if len(r.Rounds) == 0 {
+					continue // it failed before anything was measured
+				}
 				r.Scenario = t.id + ", " + r.Scenario
 				results = append(results, r)
 			}

@@ -74,6 +74,18 @@ func TestARefusedContenderIsNotCompared(t *testing.T) {
 	}
 }
 
+func TestAResultWithoutRoundsIsShown(t *testing.T) {
+	run := example()
+	run.Results = append(run.Results, result("late"))
+	var out bytes.Buffer
+	if err := errors.Join(run.WriteTable(&out), run.WriteHTML(&out)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "not measured") {
+		t.Errorf("got:\n%s", out.String())
+	}
+}
+
 func TestPicturesAreWellFormed(t *testing.T) {
 	group := []Result{result(`<&"redsync`, 100), result("redfence", 0)}
 	group[0].Fault, group[1].Fault = &Fault{"1 hung", 0.1, 0.2}, &Fault{"1 hung", 0.1, 0.2}

@@ -54,6 +54,9 @@ func comparison(r Result, group []Result) string {
 	if i < 0 || group[i].Refused != "" {
 		return "no baseline"
 	}
+	if len(r.Rounds) == 0 {
+		return "not measured"
+	}
 	ratio := r.Ratio(group[i])
 	text := fmt.Sprintf("%.2f× (%.2f–%.2f) %s", ratio.Median, ratio.Min, ratio.Max, r.Baseline)
 	for _, name := range slices.Sorted(maps.Keys(r.Rounds[0].Figures)) {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redfence/redfence/cmd/bench/internal/contend"
 )
@@ -55,8 +56,7 @@ func Replays(ctx context.Context, doer contend.Doer, prefix string, ids, size in
 	if err := Each(ids, 32, func(i int) error {
 		names[i] = fmt.Sprintf("%s/%d", prefix, i)
 		bodies[i] = Body(names[i], size)
-		_, _, err := doer.Do(ctx, names[i], func() ([]byte, error) { return bodies[i], nil })
-		return err
+		return fill(ctx, doer, names[i], bodies[i])
 	}); err != nil {
 		return Job{}, fmt.Errorf("fill %d ids to replay: %w", ids, err)
 	}
@@ -65,6 +65,26 @@ func Replays(ctx context.Context, doer contend.Doer, prefix string, ids, size in
 		i := rand.IntN(ids)
 		return again(ctx, doer, names[i], bodies[i], check)
 	}}, nil
+}
+
+// fillPatience bounds how long one id may take to fill. Nothing is measured
+// yet, so what is refused for the moment is sent again.
+const fillPatience = 30 * time.Second
+
+func fill(ctx context.Context, doer contend.Doer, id string, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, fillPatience)
+	defer cancel()
+	for {
+		_, _, err := doer.Do(ctx, id, func() ([]byte, error) { return body, nil })
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // Each calls f for 0 … n-1 from a number of workers, and returns the first
