@@ -75,6 +75,11 @@ func TestConfigReportsEverything(t *testing.T) {
 func TestL24_ImpossibleTTL(t *testing.T) {
 	clients, err := Dial("redis://127.0.0.1:1,redis://127.0.0.1:2", "redis://127.0.0.1:3")
 	must(t, err)
+	t.Cleanup(func() {
+		for _, c := range clients {
+			_ = c.Close() // the locker's clean-up comes first
+		}
+	})
 	r := locker(t, clients, Config{})
 	for _, ttl := range []time.Duration{-time.Second, 0, time.Nanosecond, 10*time.Millisecond - 1} {
 		start := time.Now()
@@ -104,6 +109,26 @@ func TestDialRefuses(t *testing.T) {
 	_, err := Dial("redis://u:secret@host:port", "http://x")
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "node 1") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestDialTakesHostAndPort(t *testing.T) {
+	clients, err := Dial("10.0.0.1:6379, redis://10.0.0.2:6380", "[::1]:6381", "redis-1")
+	must(t, err)
+	want := []string{"10.0.0.1:6379", "10.0.0.2:6380", "[::1]:6381", "redis-1:6379"}
+	for i, c := range clients {
+		if addr := c.(*redis.Client).Options().Addr; addr != want[i] {
+			t.Errorf("node %d is %s, want %s", i, addr, want[i])
+		}
+		_ = c.Close()
+	}
+}
+
+func TestDialOfNothing(t *testing.T) {
+	for _, urls := range [][]string{{""}, {}, {"10.0.0.1:6379,"}} {
+		if _, err := Dial(urls...); err == nil || !strings.Contains(err.Error(), "is empty") {
+			t.Errorf("%q: %v", urls, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,14 +67,32 @@ func Init(ctx context.Context, clients []redis.UniversalClient, cfg ...Config) e
 	return nil
 }
 
-var errBegun = errors.New("the deployment has been begun on it (or it is under guard); it needs no Init")
+var errBegun = errors.New("begun before; it needs no Init")
 
 func virgin(ctx context.Context, client redis.UniversalClient) error {
-	n, err := client.Exists(ctx, markerKey).Result()
-	if err == nil && n > 0 {
-		err = errBegun
+	marker, err := client.Get(ctx, markerKey).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %s", errBegun, whenItVotes(ctx, client, marker))
+}
+
+// whenItVotes says when a node with a marker (standing.lua) votes.
+func whenItVotes(ctx context.Context, client redis.UniversalClient, marker string) string {
+	var state, run string
+	var maxTTL, since int64
+	if n, _ := fmt.Sscanf(marker, "%s %s %d %d", &state, &run, &maxTTL, &since); n < 4 || state != "wait" {
+		return "it votes, after a restart once MaxTTL has passed"
+	}
+	now, err := client.Time(ctx).Result()
+	left := time.UnixMilli(since + maxTTL).Sub(now).Round(time.Millisecond)
+	if err != nil || left <= 0 {
+		return "it votes as soon as it has caught up with the others"
+	}
+	return fmt.Sprintf("it is under guard and votes again in %v", left)
 }
 
 // begin writes the marker over the connection on which it reads the run id.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,19 +11,19 @@ import (
 	"github.com/redfence/redfence/internal/problems"
 )
 
-// Dial makes one client per URL (redis://, rediss:// or unix://, also several
-// in one string, separated by commas), with the options that a lock node
-// needs: contexts are honoured, nothing is retried behind its back. It connects
-// to nothing. The clients are the caller's to close.
+// Dial makes one client per address (host:port, redis://, rediss:// or unix://,
+// also several in one string, separated by commas), with the options that a
+// lock node needs: contexts are honoured, nothing is retried behind its back.
+// It connects to nothing. The clients are the caller's to close. Its error
+// lists every address that is wrong, without repeating it: it may hold a
+// password.
 func Dial(urls ...string) ([]redis.UniversalClient, error) {
 	var list problems.List
 	var clients []redis.UniversalClient
 	for _, url := range strings.Split(strings.Join(urls, ","), ",") {
-		url = strings.TrimSpace(url)
-		o, err := redis.ParseURL(url)
+		o, err := parseAddress(strings.TrimSpace(url))
 		if err != nil {
-			// The error may repeat the URL, password and all.
-			list.Add("node %d: not a Redis URL such as redis://user:password@host:6379/0", len(clients))
+			list.Add("node %d: %w", len(clients), err)
 			clients = append(clients, nil)
 			continue
 		}
@@ -38,6 +39,22 @@ func Dial(urls ...string) ([]redis.UniversalClient, error) {
 		return nil, fmt.Errorf("lock: dial: %w", err)
 	}
 	return clients, nil
+}
+
+// parseAddress reads a URL or host:port.
+func parseAddress(text string) (*redis.Options, error) {
+	if text == "" {
+		return nil, errors.New("the address is empty; give host:port or redis://user:password@host:6379/0")
+	}
+	if !strings.Contains(text, "://") {
+		text = "redis://" + text
+	}
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		// The error may repeat the URL, password and all.
+		return nil, errors.New("not a Redis URL such as redis://user:password@host:6379/0, nor host:port")
+	}
+	return o, nil
 }
 
 func forNode(o *redis.Options) {

@@ -2,13 +2,18 @@
 // usable on its own. A lease is held by a majority of the nodes; it is renewed
 // while its holder lives, and lapses when the holder dies.
 //
+// A deployment begins with Init, once, on empty nodes; without it they do not
+// vote for the first MaxTTL (60 s), and Acquire waits as long:
+//
 //	clients, err := lock.Dial("redis://a:6379,redis://b:6379,redis://c:6379")
+//	err = lock.Init(ctx, clients) // in a set-up job, not in each process
+//
+// Every process then:
+//
 //	locker, err := lock.New(ctx, clients, lock.Config{})
 //	lease, err := locker.Acquire(ctx, "nightly-report")
 //	defer lease.Release(ctx)
 //	run(lease.Context()) // ends when the lease ends
-//
-// A deployment begins with Init, once, on empty nodes.
 //
 // # Guarantees
 //

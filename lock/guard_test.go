@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -175,8 +176,16 @@ func TestInitRefuses(t *testing.T) {
 	}
 	must(t, servers[1].Restart())
 	must(t, Init(t.Context(), clients))
-	if err := Init(t.Context(), clients); !errors.Is(err, errBegun) {
+	if err := Init(t.Context(), clients); !errors.Is(err, errBegun) || !strings.Contains(err.Error(), "it votes") {
 		t.Errorf("a second Init: %v", err)
+	}
+	must(t, clients[2].FlushAll(t.Context()).Err())
+	r, err := New(t.Context(), clients, Config{}) // puts the node under guard
+	must(t, err)
+	must(t, r.Close())
+	err = Init(t.Context(), clients)
+	if match := regexp.MustCompile(`node 2: begun before; it needs no Init: it is under guard and votes again in (5\d|60)[.\d]*s`); !match.MatchString(fmt.Sprint(err)) {
+		t.Errorf("an Init of a node under guard: %v", err)
 	}
 }
 

@@ -82,7 +82,8 @@ func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Red
 }
 
 // NewOn returns an unguarded Redlock over a set of nodes that it shares with
-// others. Close does not close the set.
+// others. Close does not close the set. It is for the packages of this module:
+// the set's type is internal.
 func NewOn(set *node.Set, cfg Config) (*Redlock, error) {
 	cfg = cfg.withDefaults()
 	var list problems.List
