@@ -93,6 +93,12 @@ func OnAbandoned(t redfence.Takeover) Option {
 	return set(func(s *settings) { s.policy.OnAbandoned = t })
 }
 
+// Recover asks a hook what became of a key whose outcome is unknown, so that no
+// operator has to: it answers with the response, releases the key, or leaves it
+// unknown. It is asked once the maximal processing time has passed. Defaults to
+// none.
+func Recover(hook redfence.Recover) Option { return set(func(s *settings) { s.policy.Recover = hook }) }
+
 // NeverAgain refuses a key with the given status, 409 or 410, once its
 // retention is over, instead of running it again. Key, fence and state are
 // kept for ever.

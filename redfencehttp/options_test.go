@@ -1,6 +1,7 @@
 package redfencehttp
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -132,4 +133,25 @@ func TestCancelWithClient(t *testing.T) {
 		t.Fatal("the handler's context goes on without its client")
 	}
 	<-done
+}
+
+// A hook decides what nobody recorded: here, that the charge went through.
+func TestRecover(t *testing.T) {
+	hook := func(_ context.Context, u redfence.UnknownKey) (redfence.Recovery, error) {
+		return redfence.Recovery{Response: &redfence.Response{Status: 201, Body: []byte("found " + u.Key.ID)}}, nil
+	}
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, IETF(), Unscoped(), Recover(hook),
+		Lease(100*time.Millisecond), MaxProcessing(100*time.Millisecond))
+	s.post("/", "", "Idempotency-Key: tx").want(t, 502, false)
+	deadline := time.Now().Add(20 * time.Second)
+	r := s.post("/", "", "Idempotency-Key: tx")
+	for r.StatusCode == 409 && time.Now().Before(deadline) { // not before the cap has passed
+		time.Sleep(20 * time.Millisecond)
+		r = s.post("/", "", "Idempotency-Key: tx")
+	}
+	r.want(t, 201, true)
+	if r.body != "found tx" {
+		t.Errorf("body %q", r.body)
+	}
+	s.wantRuns(1)
 }

@@ -14,10 +14,10 @@ import (
 // Responses from 200 to 499 are stored, except 401, 403, 408, 409, 413, 425
 // and 429, after which a retry runs again. After a 5xx, a panic or the death of
 // the process nobody knows whether the work was done: the key is held, and
-// duplicates get 409 (outcome-unknown) until somebody decides. There are two
-// ways out: an operator resolves the key (redfence resolve, or
-// Engine.Resolve), or the route says OnAbandoned(redfence.Retry) and
-// Dispose(…) because its effect is deduplicated downstream.
+// duplicates get 409 (outcome-unknown) until somebody decides: without a hook
+// (Recover) that is an operator (redfence resolve, or Engine.Resolve). A route
+// whose effect is deduplicated downstream says OnAbandoned(redfence.Retry) and
+// gives a Dispose of its own instead.
 func IETF() Option {
 	return preset("IETF", func(s *settings) {
 		s.dispose = ietfDisposition
