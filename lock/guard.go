@@ -36,7 +36,7 @@ type guard struct {
 	mu       sync.Mutex // orders claims
 	// order makes the nodes see the rounds of this process in one order, so
 	// that their counters stay the same (fence.go).
-	order sync.Mutex
+	order    sync.Mutex
 	standing []standing
 	// top is the largest counter seen on any node.
 	top atomic.Int64
