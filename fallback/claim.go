@@ -88,8 +88,9 @@ func (p *Postgres) claimOnce(batch []*claimTicket) error {
 			return nil
 		}
 		// A claim that found its key free and claimed nothing came after its
-		// not-after: the ledger's clock has been stepped. Read it again.
-		if _, err := p.readRows(digests(batch)); err != nil {
+		// not-after (the ledger's clock has been stepped), or to another server
+		// than the ledger's.
+		if err := p.meetAgain(); err != nil {
 			return err
 		}
 	}
@@ -267,8 +268,10 @@ func (p *Postgres) TakeOver(ctx context.Context, req ClaimRequest, fence int64) 
 		return Verdict{}, verdictOf(err)
 	case hit != nil:
 		return Verdict{Granted: hit.Grant}, nil
+	case p.unnamed && row.Fence == fence && row.takeable(row.Now, req.Fingerprint):
+		err = p.meetAgain() // it should have been granted
 	}
-	return Verdict{Row: row}, nil
+	return Verdict{Row: row}, verdictOf(err)
 }
 
 func takeOverArgs(req ClaimRequest, fence int64, notAfter time.Time) []any {

@@ -84,6 +84,21 @@ func (p *Postgres) admit(ctx context.Context, c *pgx.Conn) error {
 	return nil
 }
 
+// meetAgain identifies the server once more, and takes a reading of its clock:
+// through a pooler it may have changed behind a connection that was admitted
+// (a fail-over), and any server's clock can be stepped.
+func (p *Postgres) meetAgain() error {
+	ctx, cancel := p.bounded()
+	defer cancel()
+	return p.with(ctx, func(c *pgx.Conn) error {
+		id, err := p.identify(ctx, c)
+		if err != nil {
+			return err
+		}
+		return p.judge(ctx, c, id)
+	})
+}
+
 // staysUseful reports errors after which the same connection may well be admitted
 // later.
 func staysUseful(err error) bool { return errors.Is(err, errForeign) }

@@ -84,10 +84,10 @@ func newPostgres(pool *pgxpool.Pool, cfg Config) (*Postgres, error) {
 	if err := list.Err(); err != nil {
 		return nil, err
 	}
+	unnamed := unnamedMode(pool.Config().ConnConfig.DefaultQueryExecMode)
 	p := &Postgres{
-		pool: pool, cfg: cfg, sql: loadStatements(cfg.Schema),
+		pool: pool, cfg: cfg, sql: loadStatements(cfg.Schema, unnamed), unnamed: unnamed,
 		settings: []any{timeoutText(cfg.StatementTimeout), timeoutText(cfg.LockTimeout)},
-		unnamed:  unnamedMode(pool.Config().ConnConfig.DefaultQueryExecMode),
 		wards:    make(chan struct{}, 4),
 		seats:    make(chan struct{}, seatsAlone),
 	}

@@ -292,6 +292,71 @@ func TestFailOverIsAdopted(t *testing.T) {
 	}
 }
 
+// TestFailOverBehindAPooler: the server behind a client connection changes and
+// the connection stays. The other server grants nothing before it is adopted:
+// fences go on far above, and take-overs rest.
+func TestFailOverBehindAPooler(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, testenv.Postgres(t).URL(), func(c *pgxpool.Config) {
+		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+		c.MaxConns = 1
+	})
+	l := openLedger(t, pool)
+	brief := fallback.Policy{Lease: time.Millisecond, MaxProcessing: time.Millisecond, MaxAttempts: 5, Retention: time.Hour}
+	held, retried := newRequest(brief), newRequest(brief)
+	retried.Policy.Takeover = fallback.Retry
+	for name, meet := range map[string]func(){
+		"a claim": func() { otherServer(t, pool) },
+		"a take-over": func() {
+			over := mustClaim(t, l, retried)
+			eventually(t, "the lease lapses", func() bool { r := mustRead(t, l, over.Digest); return r.Lapsed() })
+			otherServer(t, pool)
+			next := retried
+			next.Token = fallback.NewToken()
+			if v, err := l.TakeOver(t.Context(), next, over.Fence); err != nil || v.Granted != nil || v.Row.State != fallback.Processing {
+				t.Errorf("TakeOver: %+v, %v", v, err)
+			}
+			wantAdopted(t, pool)
+		},
+		"a lapse": func() {
+			over := mustClaim(t, l, held)
+			eventually(t, "the lease lapses", func() bool { r := mustRead(t, l, over.Digest); return r.Lapsed() })
+			otherServer(t, pool)
+			if r, err := l.Lapse(t.Context(), held.Digest, over.Fence); err != nil || r.State != fallback.Processing {
+				t.Errorf("Lapse: %+v, %v", r, err)
+			}
+			wantAdopted(t, pool)
+		},
+	} {
+		before := mustClaim(t, l, newRequest(holdPolicy())) // and with it a lease of a minute
+		meet()
+		after := mustClaim(t, l, newRequest(holdPolicy()))
+		if after.Fence < before.Fence+1<<32 {
+			t.Errorf("%s: fence %d after %d: the other server was not noticed", name, after.Fence, before.Fence)
+		}
+		var rest time.Duration
+		err := pool.QueryRow(t.Context(), "SELECT takeover_after - clock_timestamp() FROM idempotency_meta").Scan(&rest)
+		if err != nil || rest < 30*time.Second {
+			t.Errorf("%s: take-overs rest for %v, %v", name, rest, err)
+		}
+		exec(t, pool, "UPDATE idempotency_meta SET takeover_after = '-infinity'")
+	}
+}
+
+// otherServer makes the ledger that of another server than the pool leads to.
+func otherServer(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	exec(t, pool, "UPDATE idempotency_meta SET timeline = '000000AA'")
+}
+
+func wantAdopted(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	var timeline string
+	if err := pool.QueryRow(t.Context(), "SELECT timeline FROM idempotency_meta").Scan(&timeline); err != nil || timeline == "000000AA" {
+		t.Errorf("the other server was not noticed: timeline %q, %v", timeline, err)
+	}
+}
+
 // TestOpenErrors: what keeps a ledger from being opened is one clear error.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,10 @@ func (p *Postgres) Bury(ctx context.Context, b Burial) (Record, error) {
 
 // Lapse implements Ledger.
 func (p *Postgres) Lapse(ctx context.Context, d Digest, fence int64) (Record, error) {
-	r, _, err := p.found(ctx, &p.sql.lapse, d, []any{fence})
+	r, changed, err := p.found(ctx, &p.sql.lapse, d, []any{fence})
+	if err == nil && !changed && p.unnamed && r.Fence == fence && r.deadEnd(r.Now) {
+		err = verdictOf(p.meetAgain()) // it should have lapsed
+	}
 	return r, err
 }
 

@@ -53,6 +53,9 @@ const (
 	overSQL   = "k.claimed_at + k.max_processing_us * interval '1 microsecond' + interval '%d microseconds'"
 	expirySQL = "CASE WHEN k.retention_us IS NOT NULL THEN greatest(" +
 		"clock_timestamp() + k.retention_us * interval '1 microsecond', %s) END"
+	hereSQL = "EXISTS (SELECT 1 FROM %s.idempotency_meta AS here WHERE here.only_row " +
+		"AND here.system_identifier = (SELECT c.system_identifier::text FROM pg_control_system() AS c) " +
+		"AND here.timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8))"
 )
 
 // fragments replaces the names in braces in the SQL files.
@@ -73,15 +76,16 @@ func fragments(schema, wait string) *strings.Replacer {
 	)
 }
 
-// load reads sql/<name>.sql for a schema. Comments are left behind: they are for
-// readers of the file.
-func load(name, schema, wait string) statement {
+// load reads sql/<name>.sql for a schema, and replaces further pairs. Comments
+// are left behind: they are for readers of the file.
+func load(name, schema, wait string, pairs ...string) statement {
 	raw, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		panic(err) // a file that is embedded at build time
 	}
 	var lines []string
-	for line := range strings.Lines(fragments(schema, wait).Replace(string(raw))) {
+	text := strings.NewReplacer(pairs...).Replace(fragments(schema, wait).Replace(string(raw)))
+	for line := range strings.Lines(text) {
 		if code, _, _ := strings.Cut(line, "--"); strings.TrimSpace(code) != "" {
 			lines = append(lines, strings.TrimRight(code, " \n"))
 		}
@@ -94,18 +98,28 @@ func named(text string) statement {
 	return statement{name: "redfence_" + hex.EncodeToString(sum[:8]), text: text}
 }
 
-func loadStatements(schema string) *statements {
+// loadStatements reads all files. pooled: through a pooler the server behind a
+// connection may change, so what grants or ends claims looks whether it is
+// still the ledger's.
+func loadStatements(schema string, pooled bool) *statements {
+	here := "true"
+	if pooled {
+		here = fmt.Sprintf(hereSQL, pgx.Identifier{schema}.Sanitize())
+	}
+	arbiter := func(name string) statement {
+		return load(name, schema, "", "{here}", here)
+	}
 	one := func(name string) statement { return load(name, schema, "") }
 	batch := func(name string) statement { return load(name, schema, "SKIP LOCKED") }
 	return &statements{
 		begin: one("begin"), commit: named("COMMIT"), rollback: named("ROLLBACK"),
 		settings: one("settings"), identity: one("identity"),
 		clock: one("clock"), planner: one("planner"),
-		claim: one("claim"), readback: one("readback"), read: one("read"), suspects: one("suspects"),
-		takeover: one("takeover"),
+		claim: arbiter("claim"), readback: one("readback"), read: one("read"), suspects: one("suspects"),
+		takeover: arbiter("takeover"),
 		renew:    batch("renew"), complete: batch("complete"), release: batch("release"),
 		renewAlone: one("renew"), completeAlone: one("complete"), releaseAlone: one("release"),
-		abandon: one("abandon"), lapse: one("lapse"), stream: one("stream"), bury: one("bury"),
+		abandon: one("abandon"), lapse: arbiter("lapse"), stream: one("stream"), bury: one("bury"),
 		decide: one("decide"), beginRecovery: one("begin_recovery"), forget: one("forget"),
 		completeTx: one("complete_tx"), idle: one("idle"), sweep: one("sweep"), notify: one("notify"),
 		nodeSet: one("node_set"), setNodeSet: one("set_node_set"),

@@ -9,6 +9,7 @@
 -- $13 int4[] max_attempts; $14 int8[] retention_us (null: for ever)
 -- $15 text[] after_expiry
 -- $16 timestamptz not-after: later than this it claims nothing
+-- {here}: through a pooler, that this server is the ledger's (R14)
 -- returns one row per claim granted: {grant}
 INSERT INTO {schema}.idempotency_keys AS k
     (digest, namespace, scope, id, state, fence, token, owner,
@@ -26,7 +27,7 @@ FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::bytea[], $5::bytea[],
      AS q(digest, namespace, scope, id, token,
           owner, fp_version, fp_secret, fp_sum,
           takeover, lease_us, max_processing_us, max_attempts, retention_us, after_expiry)
-WHERE clock_timestamp() < $16::timestamptz
+WHERE clock_timestamp() < $16::timestamptz AND {here}
 ON CONFLICT (digest) DO UPDATE SET
     state = 'processing', fence = nextval('{schema}.idempotency_fence'),
     token = excluded.token, owner = excluded.owner,

@@ -11,5 +11,6 @@ WHERE k.digest = $1 AND k.fence = $2 AND k.version <= {version}
   AND k.lease_until <= clock_timestamp()
   AND (k.state = 'streaming'
        OR k.state = 'processing' AND (k.takeover = 'hold' OR k.attempts >= k.max_attempts))
+  AND {here} -- through a pooler, that this server is the ledger's (R14)
   AND clock_timestamp() >= (SELECT takeover_after FROM {schema}.idempotency_meta WHERE only_row)
 RETURNING {record}

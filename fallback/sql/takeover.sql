@@ -19,5 +19,6 @@ WHERE k.digest = $1 AND k.fence = $2
   AND k.fp_version = $5 AND k.fp_secret = $6 AND k.fp_sum = $7
   AND k.lease_until <= clock_timestamp()
   AND clock_timestamp() < $14::timestamptz
+  AND {here} -- through a pooler, that this server is the ledger's (R14)
   AND clock_timestamp() >= (SELECT takeover_after FROM {schema}.idempotency_meta WHERE only_row)
 RETURNING {grant}
