@@ -15,9 +15,12 @@ type link struct {
 	server  string
 	address string
 
-	mu      sync.Mutex
-	mute    bool // server to client: swallow
-	hold    bool // client to server: keep for later
+	mu   sync.Mutex
+	mute bool // server to client: swallow
+	hold bool // client to server: keep for later
+	// from, when set, finds where in what a client says the holding begins;
+	// negative: not in this.
+	from    func(said []byte) int
 	held    []func()
 	conns   []net.Conn
 	answers int // bytes that the server sent on connections whose client is gone
@@ -73,6 +76,7 @@ func isCancel(said []byte) bool {
 // up passes what the client says, or keeps it.
 func (k *link) up(client, server net.Conn) {
 	buf := make([]byte, 64<<10)
+	late := false // the rest of what this client says is for later
 	kept := false // the server is to hear it after the client has gone
 	for {
 		n, err := client.Read(buf)
@@ -82,7 +86,13 @@ func (k *link) up(client, server net.Conn) {
 			return
 		}
 		k.mu.Lock()
-		if k.hold && n > 0 {
+		if k.from != nil {
+			if at := k.from(said); at >= 0 {
+				server.Write(said[:at])
+				said, k.from, late = said[at:], nil, true
+			}
+		}
+		if (k.hold || late) && n > 0 {
 			k.held, kept = append(k.held, func() { server.Write(said) }), true
 		} else if n > 0 {
 			server.Write(said)
@@ -128,6 +138,14 @@ func (k *link) holding(on bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.hold = on
+}
+
+// holdingFrom makes the link keep what one client says from where the
+// function finds it.
+func (k *link) holdingFrom(from func(said []byte) int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.from = from
 }
 
 // deliver sends what was kept.
