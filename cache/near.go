@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -39,23 +40,30 @@ func newNear(bytes int64) *near {
 	})}
 }
 
+// get returns a copy: the response is handed to callers that may write to it,
+// and every later duplicate must get the same bytes.
 func (n *near) get(digest [32]byte) (Record, bool) {
 	if n == nil {
 		return Record{}, false
 	}
 	e, ok := n.entries.GetIfPresent(digest)
-	if ok && time.Now().After(e.until) {
+	if !ok {
+		return Record{}, false
+	}
+	if time.Now().After(e.until) {
 		n.entries.Invalidate(digest)
 		return Record{}, false
 	}
-	return e.record, ok
+	e.record.Payload = bytes.Clone(e.record.Payload)
+	return e.record, true
 }
 
-// put keeps a record unless there is one of a larger fence.
+// put keeps a copy of a record unless there is one of a larger fence.
 func (n *near) put(r Record) {
 	if n == nil {
 		return
 	}
+	r.Payload = bytes.Clone(r.Payload)
 	e := nearEntry{record: r, until: time.Now().Add(nearFor)}
 	n.entries.Compute(r.Digest, func(old nearEntry, found bool) (nearEntry, otter.ComputeOp) {
 		if found && old.record.Fence > r.Fence {

@@ -102,7 +102,7 @@ func parseResponse(b []byte) (Response, error) {
 	if n <= 0 || size > uint64(len(b)-n) {
 		return Response{}, ErrMalformed
 	}
-	section, body := b[n:n+int(size)], b[n+int(size):]
+	section, body := b[n:n+int(size)], b[n+int(size):len(b):len(b)]
 	header, err := parseHeader(section)
 	if err != nil {
 		return Response{}, err
