@@ -3,6 +3,7 @@ package fallback
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -76,9 +77,10 @@ func (p *Postgres) checkSettings(ctx context.Context, c *pgx.Conn) (found []Find
 	var version int
 	var commit, fsync, pages, vacuum, persistence, missing string
 	var sequence bool
+	var keepalive int32
 	check := load("check", p.cfg.Schema, "")
 	err = c.QueryRow(ctx, check.text, p.cfg.Schema).Scan(
-		&version, &commit, &fsync, &pages, &vacuum, &persistence, &missing, &sequence)
+		&version, &commit, &fsync, &pages, &vacuum, &persistence, &missing, &sequence, &keepalive)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -99,8 +101,15 @@ func (p *Postgres) checkSettings(ctx context.Context, c *pgx.Conn) (found []Find
 		"synchronous_commit is "+commit+" for this role or database: the ledger's transactions override it, the application's own do not",
 		"ALTER ROLE … RESET synchronous_commit, ALTER DATABASE … RESET synchronous_commit")
 	add(vacuum != "on", false, "autovacuum is off: the table will grow", "ALTER SYSTEM SET autovacuum = on")
+	add(keepalive > longestKeepalive, false,
+		fmt.Sprintf("the server asks a silent client only after %v whether it still lives: until then the keys of one that is gone may be busy",
+			time.Duration(keepalive)*time.Second),
+		"set tcp_keepalives_idle = 30, tcp_keepalives_interval = 10, tcp_keepalives_count = 3 and tcp_user_timeout = 60s in postgresql.conf")
 	return found, nil
 }
+
+// longestKeepalive is what tcp_keepalives_idle should not exceed, in seconds.
+const longestKeepalive = 300
 
 // checkSequence reports what would let the fence sequence hand out numbers in
 // another order than that of the draws, or lose them.

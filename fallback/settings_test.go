@@ -72,6 +72,9 @@ func TestI36AsynchronousCommit(t *testing.T) {
 	if !mentions(found, "synchronous_commit is off") {
 		t.Fatalf("Check does not say it: %+v", found)
 	}
+	if !mentions(found, "asks a silent client only after") { // the system's default of two hours
+		t.Errorf("Check does not say how late the server notices that a client is gone: %+v", found)
+	}
 }
 
 func mentions(found []fallback.Finding, word string) bool {

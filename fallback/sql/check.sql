@@ -2,7 +2,9 @@
 -- ledger's own settings is in force here.
 -- $1 text schema name
 -- returns one row: server_version_num, synchronous_commit, fsync,
--- full_page_writes, autovacuum, persistence of the table, missing privileges
+-- full_page_writes, autovacuum, persistence of the table, missing privileges,
+-- UPDATE on the sequence, seconds until a silent client is asked (0: a socket of
+-- this machine)
 SELECT current_setting('server_version_num')::int4,
        current_setting('synchronous_commit'),
        current_setting('fsync'),
@@ -19,4 +21,7 @@ SELECT current_setting('server_version_num')::int4,
                      ('SELECT', 'idempotency_audit'), ('INSERT', 'idempotency_audit'))
              AS needed(privilege, name)
         WHERE NOT has_table_privilege(format('%I.%I', $1::text, name), privilege)),
-       has_sequence_privilege(format('%I.%I', $1::text, 'idempotency_fence'), 'UPDATE')
+       has_sequence_privilege(format('%I.%I', $1::text, 'idempotency_fence'), 'UPDATE'),
+       CASE WHEN inet_client_addr() IS NULL THEN 0
+            ELSE (SELECT s.setting::int4 FROM pg_catalog.pg_settings AS s WHERE s.name = 'tcp_keepalives_idle')
+       END
