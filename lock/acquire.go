@@ -88,7 +88,7 @@ func readChange(s *slot, value any) (vote, error) {
 // readRelease is readChange, except that a release which was sent twice and
 // finds nothing has succeeded the first time.
 func readRelease(s *slot, value any) (vote, error) {
-	if value == replyMissing && s.op.Resent() {
+	if value == replyMissing && (s.op.Resent() || s.again) {
 		return yes, nil
 	}
 	return readChange(s, value)

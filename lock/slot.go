@@ -15,6 +15,7 @@ type slot struct {
 	seeded bool // the lock was put back there
 	asked  bool // for the node's standing
 	clear  bool // the node has certainly not granted anything
+	again  bool // the release was sent twice
 }
 
 // reply is what a node told beside its vote.
@@ -34,8 +35,17 @@ func (s *slot) Reply(_ *node.Op, value any, err error) {
 		s.ask()
 		return
 	}
+	if s.call.kind == opRelease && uncertain(err) && !s.again {
+		s.again = true // a node that stalled for a moment gets it once more
+		s.node().Send(&s.op)
+		return
+	}
 	s.voted(value, err)
 }
+
+// uncertain says whether a command that failed may have been executed, or may
+// be yet.
+func uncertain(err error) bool { return err != nil && !node.Unsent(err) && !node.Answered(err) }
 
 // voted counts what the node has said.
 func (s *slot) voted(value any, err error) {
@@ -80,7 +90,7 @@ func (s *slot) mayHold() bool {
 	if s.clear {
 		return false
 	}
-	return s.vote == yes || (s.vote == failed && !node.Unsent(s.err) && !node.Answered(s.err))
+	return s.vote == yes || (s.vote == failed && uncertain(s.err))
 }
 
 // overtaken says whether a grant that comes after its lease has ended may have
