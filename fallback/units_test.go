@@ -189,8 +189,8 @@ func TestStatementsAreWhole(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(raw), "-- ") {
 			t.Errorf("%s has no header, %v", f.Name(), err)
 		}
-		s := load(strings.TrimSuffix(f.Name(), ".sql"), `a "b"`, "")
-		text := strings.ReplaceAll(s.text, "{role}", "")
+		s := load(strings.TrimSuffix(f.Name(), ".sql"), `a "b"`, "", "{role}", "", "{here}", "true")
+		text := s.text
 		if text == "" || strings.ContainsAny(text, "{}") || strings.Contains(text, "--") {
 			t.Errorf("%s: %s", f.Name(), text)
 		}
