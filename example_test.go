@@ -341,7 +341,7 @@ func ExampleConfig_Validate() {
 	}.Validate()
 	fmt.Println(err)
 	// Output:
-	// Nodes: none; give an odd number of independent Redis masters, usually 5 (lock.Dial makes clients); Policy.Lease is 1ms; at least 100ms; Policy.Retention is -1h0m0s; use a positive duration or Forever
+	// Nodes: none; give an odd number of independent Redis masters, usually 5 (lock.Dial makes clients); Policy.Lease is 1ms; at least 100ms; Policy.Retention is -1h0m0s; at least 100ms, or Forever
 }
 
 // An observer sees what the engine does. Put a fan-out in front of slow ones;
