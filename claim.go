@@ -182,7 +182,7 @@ func stepGrant(g *fallback.Grant) claim.Grant {
 func (r *run) reread(ctx context.Context) claim.Event {
 	readCtx, stop := r.rereadContext(ctx)
 	defer stop()
-	row, err := r.engine.ledger.Read(readCtx, r.req.Digest)
+	row, err := r.engine.ledger.Confirm(readCtx, r.req.Digest)
 	switch {
 	case err != nil:
 		if readCtx.Err() != nil {
@@ -244,6 +244,9 @@ func (r *run) sendOutcome(ctx context.Context) error {
 	ref, ledger := r.ref(s), r.engine.ledger
 	switch s.Outcome {
 	case claim.Release:
+		if !s.Started {
+			return ledger.GiveBack(ctx, ref, "not started")
+		}
 		return ledger.Release(ctx, ref, r.reason)
 	case claim.Abandon:
 		return ledger.Abandon(ctx, ref, r.reason)

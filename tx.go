@@ -139,7 +139,10 @@ func (w *txWork) commit(ctx context.Context, r *run, tx pgx.Tx) error {
 func (w *txWork) readBack(ctx context.Context, r *run, cause error) (_ Response, err error, again bool) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.engine.cfg.LedgerTimeout)
 	defer stop()
-	row, err := w.ledger.Read(ctx, r.req.Digest)
+	row, err := w.ledger.Confirm(ctx, r.req.Digest)
+	for errors.Is(err, fallback.ErrBusy) && sleep(ctx, firstResend) == nil { // the COMMIT in doubt still holds the row
+		row, err = w.ledger.Confirm(ctx, r.req.Digest)
+	}
 	ref := r.ref(r.snapshot())
 	switch {
 	case err != nil:
