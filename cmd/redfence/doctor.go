@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -46,11 +47,17 @@ func (c doctorCommand) Run(a *app) error {
 	for _, problem := range allProblems(node.CheckClients(clients.universal(), false)) {
 		found = append(found, finding{true, "redis", problem.Error(), "correct --redis"})
 	}
+	if len(clients) == 1 {
+		found = append(found, finding{false, "redis", "there is one node only: when it fails, every request takes the fallback route", "use 3 or 5 independent masters"})
+	}
 	if n := len(clients); n%2 == 0 {
 		found = append(found, finding{true, "redis", fmt.Sprintf("%d nodes are an even number and survive no more failures than %d", n, n-1), "add one node or leave one out"})
 	}
 	found = append(found, checkNodes(a.ctx, clients)...)
-	found = append(found, checkLedger(a.ctx, pool, fallback.Config{Schema: c.Schema})...)
+	for _, f := range checkLedger(a.ctx, pool, fallback.Config{Schema: c.Schema}, clients) {
+		f.Next = a.hint(f.Next)
+		found = append(found, f)
+	}
 	return c.tell(a.stdout, found, len(clients))
 }
 
@@ -94,20 +101,45 @@ func tellFindings(w io.Writer, found []finding) {
 	}
 }
 
-// checkLedger asks the database and the ledger's own check.
-func checkLedger(ctx context.Context, pool *pgxpool.Pool, cfg fallback.Config) []finding {
+// checkLedger asks the database and the ledger's own check, and compares the
+// nodes with those that the ledger has recorded.
+func checkLedger(ctx context.Context, pool *pgxpool.Pool, cfg fallback.Config, clients nodes) []finding {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
 	if err := pool.Ping(ctx); err != nil {
-		return []finding{{true, "postgres", "does not answer: " + err.Error(), "check --database, and that the server runs"}}
+		return []finding{{true, "postgres", "does not answer: " + oneLine(err), nextForPostgres}}
 	}
 	checked, err := fallback.Check(ctx, pool, cfg)
 	if err != nil {
 		return []finding{{true, "ledger", err.Error(), "run: redfence migrate"}}
 	}
 	var found []finding
+	fatal := false
 	for _, f := range checked {
+		fatal = fatal || f.Fatal
 		found = append(found, finding{f.Fatal, "ledger", f.What, f.Fix})
 	}
-	return found
+	if fatal {
+		return found // it cannot be opened
+	}
+	return append(found, checkRecordedNodes(ctx, pool, cfg, clients)...)
+}
+
+// checkRecordedNodes compares the nodes with the recorded ones.
+func checkRecordedNodes(ctx context.Context, pool *pgxpool.Pool, cfg fallback.Config, clients nodes) []finding {
+	cfg.Sweep.Off, cfg.Listen.Off = true, true
+	ledger, err := fallback.Open(ctx, pool, cfg)
+	if err != nil {
+		return []finding{{true, "ledger", oneLine(err), "correct what it says"}}
+	}
+	defer ledger.Close()
+	err = checkNodeSet(ctx, ledger, clients)
+	var other *otherNodesError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &other):
+		return []finding{{false, "redis", oneLine(err), "give every instance, and --redis here, the same nodes under the same names"}}
+	}
+	return []finding{{true, "ledger", oneLine(err), "correct what it says"}}
 }

@@ -27,14 +27,56 @@ type keyFlags struct {
 	nodeFlags
 	ledgerFlags
 	ID         string `arg:"" help:"The idempotency key, as the client sent it."`
-	Scope      string `help:"The tenant or user whose key it is. Defaults to none, as with --unscoped."`
+	Scope      string `env:"-" help:"The tenant or user whose key it is. Defaults to none, as with --unscoped."`
 	SecretFile string `placeholder:"FILE" help:"File with the secret that the gateway uses (or REDFENCE_SECRET)."`
 }
 
 func (f keyFlags) key() redfence.Key { return redfence.Key{Scope: f.Scope, ID: f.ID} }
 
+// nobodyHas says that there is no row for the key.
+func (f keyFlags) nobodyHas() error {
+	next := "look for it: redfence keys list"
+	if f.Scope == "" {
+		next = "if it is a tenant's or user's, name that one with --scope; else look for it: redfence keys list"
+	}
+	return &advised{fmt.Errorf("nobody has claimed the key %q in the scope %q", f.ID, f.Scope), next}
+}
+
+// change is with for what changes a key: it has to exist, and the nodes have to
+// be those that the engines use, or their copies of the response would stay.
+func (f keyFlags) change(a *app, nodes nodeSetFlags, do func(ctx context.Context, e *redfence.Engine) error) error {
+	err := f.with(a, nodes.onOtherNodes(), func(ctx context.Context, e *redfence.Engine) error {
+		rec, err := e.Inspect(ctx, f.key())
+		switch {
+		case err != nil:
+			return err
+		case rec.State == fallback.Absent:
+			return f.nobodyHas()
+		}
+		return do(ctx, e)
+	})
+	var other *otherNodesError
+	if errors.As(err, &other) {
+		return &advised{fmt.Errorf("nothing was changed: %w", other), nextForOtherNodes}
+	}
+	return err
+}
+
+// nodeSetFlags say what happens when the nodes are not those that the ledger
+// has recorded.
+type nodeSetFlags struct {
+	OtherNodes string `env:"-" default:"refuse" enum:"refuse,warn" help:"What to do when the ledger has recorded other Redis nodes than --redis: refuse or warn. warn is for the same nodes under other names."`
+}
+
+func (f nodeSetFlags) onOtherNodes() redfence.OtherNodes {
+	if f.OtherNodes == "warn" {
+		return redfence.WarnOfOtherNodes
+	}
+	return redfence.RefuseOtherNodes
+}
+
 // with opens an engine, calls do and closes it again.
-func (f keyFlags) with(a *app, do func(ctx context.Context, e *redfence.Engine) error) (err error) {
+func (f keyFlags) with(a *app, other redfence.OtherNodes, do func(ctx context.Context, e *redfence.Engine) error) (err error) {
 	var list problems.List
 	clients := f.clients(&list)
 	defer func() { err = errors.Join(err, clients.close()) }()
@@ -52,7 +94,12 @@ func (f keyFlags) with(a *app, do func(ctx context.Context, e *redfence.Engine) 
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
-	engine, err := redfence.New(a.ctx, redfence.Config{Nodes: clients.universal(), Ledger: ledger, Secrets: secrets})
+	if other == redfence.RefuseOtherNodes {
+		if err := checkNodeSet(a.ctx, ledger, clients); err != nil {
+			return err
+		}
+	}
+	engine, err := redfence.New(a.ctx, redfence.Config{Nodes: clients.universal(), Ledger: ledger, Secrets: secrets, OnOtherNodes: other})
 	if err != nil {
 		return err
 	}
@@ -66,19 +113,18 @@ func (f keyFlags) with(a *app, do func(ctx context.Context, e *redfence.Engine) 
 
 type showCommand struct {
 	keyFlags
-	Body bool `help:"Show the body of the response as well."`
+	Body bool `env:"-" help:"Show the body of the response as well."`
 }
 
 // Run prints the row as JSON.
 func (c showCommand) Run(a *app) error {
-	return c.with(a, func(ctx context.Context, e *redfence.Engine) error {
+	return c.with(a, redfence.WarnOfOtherNodes, func(ctx context.Context, e *redfence.Engine) error {
 		rec, err := e.Inspect(ctx, c.key())
 		if err != nil {
 			return err
 		}
 		if rec.State == fallback.Absent {
-			fmt.Fprintf(a.stdout, "nobody has claimed this key\n")
-			return errFound
+			return c.nobodyHas()
 		}
 		return writeRow(a.stdout, rec, c.Body)
 	})
@@ -135,8 +181,8 @@ func set(t time.Time) *time.Time {
 
 // operatorFlags say who does something that is recorded, and why.
 type operatorFlags struct {
-	Who string `help:"Who decides; recorded. Defaults to the user that runs this."`
-	Why string `required:"" help:"Why; recorded."`
+	Who string `env:"-" help:"Who decides; recorded. Defaults to the user that runs this."`
+	Why string `env:"-" required:"" help:"Why; recorded."`
 }
 
 func (f operatorFlags) who() string {
@@ -151,12 +197,13 @@ func (f operatorFlags) who() string {
 
 type forgetCommand struct {
 	keyFlags
+	nodeSetFlags
 	operatorFlags
 }
 
 // Run erases the response.
 func (c forgetCommand) Run(a *app) error {
-	return c.with(a, func(ctx context.Context, e *redfence.Engine) error {
+	return c.change(a, c.nodeSetFlags, func(ctx context.Context, e *redfence.Engine) error {
 		if err := e.Forget(ctx, c.key(), redfence.Operator{Who: c.who(), Why: c.Why}); err != nil {
 			return err
 		}
@@ -167,13 +214,14 @@ func (c forgetCommand) Run(a *app) error {
 
 type resolveCommand struct {
 	keyFlags
+	nodeSetFlags
 	operatorFlags
-	Release bool     `help:"The effect did not happen: the next request runs again."`
-	Status  int      `help:"The effect happened: duplicates get a response with this status."`
-	Header  []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of that response; may be repeated."`
-	Body    string   `placeholder:"FILE" help:"File with the body of that response."`
-	Force   bool     `help:"Release even though the old owner's time is not over."`
-	Fence   int64    `help:"Only if the row still has this fence, as keys show printed it."`
+	Release bool     `env:"-" help:"The effect did not happen: the next request runs again."`
+	Status  int      `env:"-" help:"The effect happened: duplicates get a response with this status."`
+	Header  []string `env:"-" sep:"none" placeholder:"NAME: VALUE" help:"A header of that response; may be repeated."`
+	Body    string   `env:"-" placeholder:"FILE" help:"File with the body of that response."`
+	Force   bool     `env:"-" help:"Release even though the old owner's time is not over."`
+	Fence   int64    `env:"-" help:"Only if the row still has this fence, as keys show printed it."`
 }
 
 // Run decides the key.
@@ -182,7 +230,7 @@ func (c resolveCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return c.with(a, func(ctx context.Context, e *redfence.Engine) error {
+	return c.change(a, c.nodeSetFlags, func(ctx context.Context, e *redfence.Engine) error {
 		if err := e.Resolve(ctx, c.key(), resolution); err != nil {
 			return err
 		}

@@ -15,9 +15,10 @@ import (
 
 type listCommand struct {
 	ledgerFlags
-	State string `placeholder:"NAME" help:"Only keys in this state: processing, completed, unknown, released, streaming or tombstone."`
+	State string `env:"-" placeholder:"NAME" help:"Only keys in this state: processing, completed, unknown, released, streaming or tombstone."`
 	Limit int    `default:"100" help:"How many keys to list at most."`
-	After string `placeholder:"DIGEST" help:"Go on after this digest, the last one of an earlier list."`
+	Scope string `env:"-" help:"Of those, show only the keys of this tenant or user."`
+	After string `env:"-" placeholder:"DIGEST" help:"Go on after this digest, the last one of an earlier list."`
 }
 
 // Run lists keys in the order of their digests. It needs the ledger only.
@@ -47,6 +48,9 @@ func (c listCommand) Run(a *app) (err error) {
 	tab := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "NAMESPACE\tSCOPE\tID\tSTATE\tFENCE\tOWNER\tCLAIMED\tREASON\tDIGEST")
 	for _, r := range rows {
+		if _, given := a.given["scope"]; given && r.Key.Scope != c.Scope {
+			continue
+		}
 		fmt.Fprintf(tab, "%s\t%q\t%q\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Key.Namespace, r.Key.Scope, r.Key.ID, r.State, r.Fence,
 			r.Owner, r.ClaimedAt.UTC().Format(time.RFC3339), r.Reason, r.Digest)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -39,6 +40,26 @@ type app struct {
 	ctx    context.Context
 	stdout io.Writer
 	stderr io.Writer
+	given  map[string]string // flags of the command line with their values, without what the environment gave
+}
+
+// hint completes the commands that a text advises by the flags that they need.
+func (a *app) hint(text string) string {
+	if schema := a.given["schema"]; schema != "" {
+		text = strings.ReplaceAll(text, "redfence migrate", "redfence migrate --schema "+schema)
+	}
+	return text
+}
+
+// given returns the flags that a command line has.
+func given(command *kong.Context) map[string]string {
+	flags := map[string]string{}
+	for _, p := range command.Path {
+		if p.Flag != nil && !p.Resolved {
+			flags[p.Flag.Name] = fmt.Sprint(p.Flag.Target)
+		}
+	}
+	return flags
 }
 
 func main() {
@@ -66,7 +87,8 @@ func runContext(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	code := -1
 	parser, err := kong.New(new(cli),
 		kong.Name("redfence"),
-		kong.Description("Redfence makes work happen once."),
+		kong.Description("Redfence makes work happen once.\n\nExit codes: 0 all is well; 1 it did not work, or a check has found something; "+
+			"2 the command line or the configuration is wrong."),
 		kong.DefaultEnvars("REDFENCE"),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(c int) { code = c }),
@@ -84,10 +106,26 @@ func runContext(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		return code // --help
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "redfence: %v\nrun redfence --help\n", err)
+		fmt.Fprintf(stderr, "redfence: %v\nrun redfence %s--help\n", err, commandOf(err))
 		return exitInvalid
 	}
-	return report(stderr, command.Run(&app{ctx: ctx, stdout: stdout, stderr: stderr}))
+	a := &app{ctx: ctx, stdout: stdout, stderr: stderr, given: given(command)}
+	return a.report(command.Run(a))
+}
+
+// commandOf names the command whose flags were wrong.
+func commandOf(err error) string {
+	var wrong *kong.ParseError
+	if !errors.As(err, &wrong) || wrong.Context == nil {
+		return ""
+	}
+	name := ""
+	for _, p := range wrong.Context.Path {
+		if p.Command != nil {
+			name += p.Command.Name + " "
+		}
+	}
+	return name
 }
 
 // errInvalid marks what the caller has to change before it can work.
@@ -110,8 +148,17 @@ type invalidError struct{ err error }
 func (e *invalidError) Error() string   { return e.err.Error() }
 func (e *invalidError) Unwrap() []error { return []error{errInvalid, e.err} }
 
-// report tells each problem on a line of its own.
-func report(stderr io.Writer, err error) int {
+// An advised error comes with the next step.
+type advised struct {
+	err  error
+	next string
+}
+
+func (e *advised) Error() string { return e.err.Error() + ": " + e.next }
+func (e *advised) Unwrap() error { return e.err }
+
+// report tells each problem on a line of its own, and what to do on the next.
+func (a *app) report(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
@@ -119,10 +166,21 @@ func report(stderr io.Writer, err error) int {
 		return exitFailed
 	}
 	for _, problem := range problems.All(err) {
-		fmt.Fprintln(stderr, "redfence:", problem)
+		var with *advised
+		if !errors.As(problem, &with) {
+			fmt.Fprintln(a.stderr, "redfence:", a.hint(oneLine(problem)))
+			continue
+		}
+		fmt.Fprintf(a.stderr, "redfence: %s\nredfence: next: %s\n", oneLine(with.err), a.hint(with.next))
 	}
 	if errors.Is(err, errInvalid) {
 		return exitInvalid
 	}
 	return exitFailed
+}
+
+// oneLine is the text of an error on one line, without the name of the program
+// that some begin with.
+func oneLine(err error) string {
+	return strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "redfence: ")
 }

@@ -9,7 +9,7 @@ import (
 type migrateCommand struct {
 	ledgerFlags
 	Print bool `help:"Print the SQL instead of running it. Run it in one transaction."`
-	Adopt bool `help:"The database was restored or moved to another Postgres system, and nothing uses the old one any more: make this system the ledger's own."`
+	Adopt bool `env:"-" help:"The database was restored or moved to another Postgres system, and nothing uses the old one any more: make this system the ledger's own."`
 }
 
 // Run brings the schema to this program's version.

@@ -110,6 +110,9 @@ func TestResolveDecidesAnUnknownOutcome(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, `"order-1"`) || !strings.Contains(out, shown.Digest) {
 		t.Errorf("keys list: exit code %d: %s%s", code, out, errs)
 	}
+	if _, out, _ = program(t, "keys", "list", "--scope", "acme", "--database", db.URL()); strings.Contains(out, "order-1") {
+		t.Errorf("keys list of another scope: %s", out)
+	}
 	code, out, _ = program(t, "keys", "list", "--after", shown.Digest, "--database", db.URL())
 	if code != exitOK || strings.Contains(out, shown.Digest) {
 		t.Errorf("keys list after the only key: exit code %d: %s", code, out)
@@ -117,6 +120,23 @@ func TestResolveDecidesAnUnknownOutcome(t *testing.T) {
 	if code, _, errs := program(t, "keys", "list", "--state", "gone", "--limit", "0", "--after", "x"); code != exitInvalid ||
 		!strings.Contains(errs, "--state") || !strings.Contains(errs, "--limit") || !strings.Contains(errs, "--after") {
 		t.Errorf("keys list with bad flags: exit code %d: %s", code, errs)
+	}
+
+	lone := []string{"--why", "x", "--redis", nodes[0].URL(), "--database", db.URL()}
+	code, _, errs = program(t, append([]string{"resolve", "order-1", "--release"}, lone...)...)
+	if code != exitFailed || !strings.Contains(errs, "nothing was changed") || !strings.Contains(errs, nodes[2].Addr()) {
+		t.Errorf("resolve with one of three nodes: exit code %d: %s", code, errs)
+	}
+	if code, out, errs := program(t, append([]string{"keys", "forget", "order-1"}, lone...)...); code != exitFailed || !strings.Contains(errs, "nothing was changed") {
+		t.Errorf("forget with one of three nodes: exit code %d: %s%s", code, out, errs)
+	}
+	_, out, _ = program(t, "doctor", "--redis", nodes[0].URL(), "--database", db.URL())
+	if !strings.Contains(out, "one node only") || !strings.Contains(out, "engines of this ledger use") {
+		t.Errorf("doctor with one of three nodes:\n%s", out)
+	}
+	code, _, errs = program(t, append([]string{"keys", "forget", "nosuch", "--why", "x"}, stores...)...)
+	if code != exitFailed || !strings.Contains(errs, `nobody has claimed the key "nosuch"`) || !strings.Contains(errs, "--scope") {
+		t.Errorf("forget of a key that is not there: exit code %d: %s", code, errs)
 	}
 
 	resolve := append([]string{"resolve", "order-1", "--why", "seen in the ledger of payments"}, stores...)
@@ -157,7 +177,25 @@ func TestVersionAndHelp(t *testing.T) {
 	if code, out, _ := program(t, "serve", "--help"); code != exitOK || !strings.Contains(out, "REDFENCE_UPSTREAM") || !strings.Contains(out, "DATABASE_URL") {
 		t.Errorf("help: %d %q", code, out)
 	}
+	t.Setenv("REDFENCE_FORCE", "true")
+	t.Setenv("REDFENCE_WHY", "because")
+	if code, _, errs := program(t, "resolve", "x", "--release"); code != exitInvalid || !strings.Contains(errs, "--why") || !strings.Contains(errs, "run redfence resolve --help") {
+		t.Errorf("the environment decides keys: %d %q", code, errs)
+	}
+	if _, out, _ := program(t, "--help"); !strings.Contains(out, "Exit codes") {
+		t.Errorf("help without exit codes: %q", out)
+	}
 	if code, _, errs := program(t, "fly"); code != exitInvalid {
 		t.Errorf("an unknown command: %d %q", code, errs)
+	}
+}
+
+// What Postgres says is told on one line, the advice on the next.
+func TestErrorsOfPostgresAreShort(t *testing.T) {
+	clean(t)
+	code, _, errs := program(t, "migrate", "--database", "postgres://u:hunter2@127.0.0.1:1/d")
+	lines := strings.Split(strings.TrimSpace(errs), "\n")
+	if code != exitFailed || len(lines) != 2 || !strings.HasPrefix(lines[1], "redfence: next: check --database") || strings.Contains(errs, "hunter2") {
+		t.Errorf("exit code %d:\n%s", code, errs)
 	}
 }

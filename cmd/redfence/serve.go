@@ -47,6 +47,7 @@ type serveCommand struct {
 	Processing   time.Duration `name:"max-processing" placeholder:"TIME" help:"Longest time of one execution. Defaults to 5m."`
 	Wait         time.Duration `placeholder:"TIME" help:"How long a duplicate waits for the one in flight. Defaults to not at all."`
 	SecretFile   string        `placeholder:"FILE" help:"File with a secret of 16 bytes or more that keys fingerprints and cached records (or REDFENCE_SECRET)."`
+	DrainDelay   time.Duration `default:"0s" help:"After SIGTERM, how long requests are still let in while readyz says 503: as long as a load balancer takes to notice."`
 	DrainTimeout time.Duration `default:"30s" help:"How long requests may take to end after SIGTERM."`
 	Metrics      bool          `default:"true" negatable:"" help:"Serve metrics for Prometheus under /-/metrics."`
 	LogLevel     slog.Level    `default:"info" help:"debug, info, warn or error; debug tells of every request."`
@@ -55,6 +56,7 @@ type serveCommand struct {
 // Run serves until a signal ends it.
 func (c serveCommand) Run(a *app) (err error) {
 	if c.Demo {
+		c.ownStores(a)
 		started, err := startDemo(a.ctx, &c, a.stdout)
 		if err != nil {
 			return err
@@ -66,6 +68,24 @@ func (c serveCommand) Run(a *app) (err error) {
 		return err
 	}
 	return s.run(a)
+}
+
+// ownStores keeps a demo away from the stores that the environment names: it
+// migrates the schema and fills the tables.
+func (c *serveCommand) ownStores(a *app) {
+	drop := func(flag string, present bool) bool {
+		_, given := a.given[flag]
+		if present && !given {
+			fmt.Fprintf(a.stderr, "redfence: --demo does not use the stores that the environment names; give --%s to use them\n", flag)
+		}
+		return !given
+	}
+	if drop("redis", len(c.Redis) > 0) {
+		c.Redis = nil
+	}
+	if drop("database", c.Database != "") {
+		c.Database = ""
+	}
 }
 
 // route is the one route of this command.
@@ -126,8 +146,12 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 	s.pool = c.ledgerFlags.pool(a.ctx, &list)
 	s.config = redfence.Config{Nodes: s.nodes.universal(), Secrets: c.secrets(&list), Ledger: fallback.NewMemory()}
 	if len(c.Redis) > 0 {
-		list.AddErr(s.config.Validate())
-		list.AddErr(node.CheckClients(s.nodes.universal(), false))
+		addUnderFlags(&list, s.config.Validate())
+		if err := node.CheckClients(s.nodes.universal(), false); err != nil {
+			for _, problem := range problems.All(err) {
+				list.Add("--redis: %w", problem)
+			}
+		}
 	}
 	s.handle(&list)
 	if s.pool != nil {
@@ -137,6 +161,18 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 		return nil, errors.Join(err, s.closeStores())
 	}
 	return s, nil
+}
+
+// addUnderFlags tells the problems of an engine's configuration under the names
+// of the flags.
+func addUnderFlags(list *problems.List, err error) {
+	if err == nil {
+		return
+	}
+	names := strings.NewReplacer("Nodes: ", "--redis: ", "Secrets: ", "--secret-file: ")
+	for _, problem := range problems.All(err) {
+		list.AddErr(errors.New(names.Replace(problem.Error())))
+	}
 }
 
 // handle makes the gateway. Its problems are told under the names of the

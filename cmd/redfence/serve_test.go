@@ -251,3 +251,36 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("an unreachable database: exit code %d: %s", code, errs)
 	}
 }
+
+// A demo migrates and fills what it uses: never what the shell happens to name.
+func TestDemoDoesNotUseTheEnvironment(t *testing.T) {
+	clean(t)
+	nodes, db := testenv.Redis(t, 3), testenv.Postgres(t)
+	t.Setenv("DATABASE_URL", "postgres://127.0.0.1:1/production")
+	t.Setenv("REDIS_URL", urls(nodes))
+	g := serve(t, "--demo", "--database", db.URL())
+	g.ready(t)
+	if strings.Contains(g.out.String(), nodes[0].Addr()) || !strings.Contains(g.err.String(), "give --redis to use them") {
+		t.Errorf("it uses the nodes of the environment:\n%s%s", g.out, g.err)
+	}
+}
+
+func TestDrainDelayLetsRequestsIn(t *testing.T) {
+	clean(t)
+	g := serve(t, "--demo", "--drain-delay", "2s", "--redis", urls(testenv.Redis(t, 3)), "--database", testenv.Postgres(t).URL())
+	g.ready(t)
+	code := make(chan int, 1)
+	go func() { code <- g.stop() }()
+	eventually(t, func() error {
+		if status, _ := get(t, g.url+"/-/readyz"); status != http.StatusServiceUnavailable {
+			return fmt.Errorf("readyz: %d", status)
+		}
+		return nil
+	})
+	if resp := g.post(t, "/orders", "order-1", ""); resp.StatusCode != http.StatusCreated {
+		t.Errorf("a request in the meantime: %d", resp.StatusCode)
+	}
+	if <-code != exitOK || !strings.Contains(g.err.String(), "drained") {
+		t.Errorf("no end: %s", g.err)
+	}
+}

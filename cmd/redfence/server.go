@@ -47,7 +47,7 @@ func (s *server) firstContact(ctx context.Context, list *problems.List) {
 	}
 	fatal := s.fatal(ctx, err)
 	if fatal == nil {
-		s.log.Warn("the ledger cannot be reached; trying again", "error", err)
+		s.log.Warn("the ledger cannot be reached; trying again", "error", oneLine(err))
 		return
 	}
 	for _, problem := range problems.All(fatal) {
@@ -109,7 +109,11 @@ func (s *server) run(a *app) error {
 	}
 	web := gateway.NewServer(s.handler, s.longest)
 	web.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
-	return errors.Join(s.serve(a.ctx, web, listener), s.drain(web))
+	err = s.serve(a.ctx, web, listener)
+	if err == nil {
+		s.leave()
+	}
+	return errors.Join(err, s.drain(web))
 }
 
 // serve returns when the program is told to end (nil) or cannot go on. By then
@@ -162,7 +166,7 @@ func (s *server) start(ctx context.Context) error {
 			if fatal := s.fatal(ctx, err); fatal != nil {
 				return fmt.Errorf("the ledger: %w", fatal)
 			}
-			s.log.Warn("the ledger cannot be reached; trying again", "error", err)
+			s.log.Warn("the ledger cannot be reached; trying again", "error", oneLine(err))
 		}
 	}
 	s.config.Ledger, s.config.Observer = s.ledger, s.observer()
@@ -175,18 +179,32 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
+// leave says that the gateway is not ready, and lets requests in for as long as
+// a load balancer takes to notice.
+func (s *server) leave() {
+	s.later.draining.Store(true)
+	if s.command.DrainDelay > 0 {
+		s.log.Info("leaving", "requests_for", s.command.DrainDelay)
+		time.Sleep(s.command.DrainDelay)
+	}
+}
+
 // drain lets nothing new in, waits for what is under way, and closes
 // everything in the order of its use.
 func (s *server) drain(web *http.Server) error {
 	s.later.draining.Store(true)
 	s.log.Info("draining", "for_at_most", s.command.DrainTimeout)
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), s.command.DrainTimeout)
 	defer cancel()
 	err := web.Shutdown(ctx)
 	if engine := s.later.engine.Load(); engine != nil {
 		err = errors.Join(err, engine.Close(ctx))
 	}
-	return errors.Join(err, s.closeStores())
+	if err = errors.Join(err, s.closeStores()); err == nil {
+		s.log.Info("drained", "took", time.Since(start).Round(time.Millisecond))
+	}
+	return err
 }
 
 func (s *server) closeStores() error {

@@ -90,7 +90,7 @@ func askLedger(ctx context.Context, pool *pgxpool.Pool) storeStatus {
 		err = pool.Ping(ctx)
 	}
 	if err != nil {
-		s.Error = err.Error()
+		s.Error = oneLine(err)
 		return s
 	}
 	s.Up, s.RoundTrip = true, milliseconds(time.Since(sent))

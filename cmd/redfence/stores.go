@@ -106,6 +106,8 @@ func (f ledgerFlags) pool(ctx context.Context, list *problems.List) *pgxpool.Poo
 	return pool
 }
 
+const nextForPostgres = "check --database, and that the server runs"
+
 // connected returns a pool whose database answers.
 func (f ledgerFlags) connected(ctx context.Context) (*pgxpool.Pool, error) {
 	var list problems.List
@@ -117,7 +119,7 @@ func (f ledgerFlags) connected(ctx context.Context) (*pgxpool.Pool, error) {
 	defer cancel()
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("Postgres does not answer: %w: check --database, and that the server runs", err)
+		return nil, &advised{fmt.Errorf("Postgres does not answer: %w", err), nextForPostgres}
 	}
 	return pool, nil
 }
