@@ -23,7 +23,8 @@ func TestI01StampedeOfOneKey(t *testing.T) {
 	var engines []*instance
 	for range 3 {
 		in := c.start(t, nil)
-		in.redis.jitter, in.pg.jitter = 3*time.Millisecond, 3*time.Millisecond
+		in.redis.Jitter(3 * time.Millisecond)
+		in.pg.Jitter(3 * time.Millisecond)
 		engines = append(engines, in)
 	}
 	var work counter

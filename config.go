@@ -58,13 +58,15 @@ type Config struct {
 	// Defaults to 32 MiB; negative: none.
 	NearCache int64
 	// MaxResponse is the largest encoded response that is recorded, in
-	// bytes. Defaults to 1 MiB.
+	// bytes. A larger one goes to its own caller and leaves a tombstone:
+	// duplicates get ErrNotReplayable. Defaults to 1 MiB.
 	MaxResponse int
 	// MaxInFlight bounds the keys that this engine runs at once; the next
 	// one gets ErrOverloaded. Defaults to 10,000.
 	MaxInFlight int
 	// MaxCompleting bounds the completions that wait for the ledger to come
-	// back. Defaults to 10,000.
+	// back. Beyond it a key is left to its lease: unknown under Hold, taken
+	// over under Retry. Defaults to 10,000.
 	MaxCompleting int
 	// TrustClients accepts clients whose options cannot be read.
 	TrustClients bool

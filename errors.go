@@ -50,8 +50,9 @@ var (
 	ErrClosed = errors.New("engine closed")
 )
 
-// An Error is what every method of an Engine returns. It unwraps to the
-// sentinel and to the cause.
+// An Error is what Do, DoTx, Inspect, Resolve and Forget return. It unwraps to
+// the sentinel and to the cause. New and Close return plain errors, Acquire a
+// *lock.Error.
 type Error struct {
 	// Op is the method: do, inspect, resolve.
 	Op string
@@ -179,7 +180,8 @@ func meaning(err error, otherwise OnError) (error, OnError) {
 	return err, otherwise
 }
 
-// A StoredError is a handler's error that was recorded and is replayed.
+// A StoredError is a handler's error that was recorded and is replayed. Only
+// its text survives: errors.Is does not match the original.
 type StoredError struct{ Text string }
 
 // Error returns the text of the handler's error.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redfence/redfence/internal/claim"
 	"github.com/redfence/redfence/internal/node"
+	"github.com/redfence/redfence/lock"
 	"github.com/redfence/redfence/observe"
 )
 
@@ -79,4 +80,42 @@ func reasonOf(err error, outcome Outcome) string {
 		}
 	}
 	return "other"
+}
+
+// observeAcquire tells how a call for a lock has ended.
+func (e *Engine) observeAcquire(c *call, lease lock.Lease, err error, began time.Time) {
+	if err != nil {
+		e.cfg.Observer.Observe(observe.LockRefused{Lock: c.ref(), Reason: lockReason(err), Took: time.Since(began)})
+		return
+	}
+	e.cfg.Observer.Observe(observe.LockAcquired{Lock: c.ref(), Fence: lease.Fence(), Took: time.Since(began)})
+}
+
+// lockReason is a failed acquire in a word.
+func lockReason(err error) string {
+	for _, r := range []struct {
+		err  error
+		word string
+	}{
+		{context.Canceled, "canceled"}, {context.DeadlineExceeded, "canceled"}, {lock.ErrTaken, "taken"},
+		{lock.ErrNoQuorum, "no_quorum"}, {lock.ErrTooLate, "too_late"}, {lock.ErrClosed, "closed"},
+	} {
+		if errors.Is(err, r.err) {
+			return r.word
+		}
+	}
+	return "other"
+}
+
+// observeEnd tells how the lease has ended, once.
+func (l *engineLease) observeEnd() {
+	l.told.Do(func() {
+		r := l.run
+		ref, fence, held := r.call.ref(), l.Fence(), time.Since(r.since)
+		if errors.Is(context.Cause(l.ctx), lock.ErrNotHeld) {
+			r.engine.cfg.Observer.Observe(observe.LockReleased{Lock: ref, Fence: fence, Held: held})
+			return
+		}
+		r.engine.cfg.Observer.Observe(observe.LockLost{Lock: ref, Fence: fence, Held: held})
+	})
 }

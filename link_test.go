@@ -61,6 +61,13 @@ func (l *link) Heal() {
 	l.cut = false
 }
 
+// Jitter delays each write by up to d.
+func (l *link) Jitter(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jitter = d
+}
+
 // OnWrite calls f with whatever is about to be sent; nil ends it.
 func (l *link) OnWrite(f func([]byte)) {
 	l.mu.Lock()

@@ -30,9 +30,16 @@ func (e *Engine) Acquire(ctx context.Context, name string, opts ...lock.Option) 
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
+	lease, err := e.waitForLock(ctx, c)
+	e.observeAcquire(c, lease, err, began)
+	return lease, err
+}
+
+func (e *Engine) waitForLock(ctx context.Context, c *call) (lock.Lease, error) {
 	leave, err := e.queues.join(ctx, c.digest)
 	if err != nil {
-		return nil, &lock.Error{Op: "acquire", Name: name, Reason: lock.ErrTaken, Ctx: err}
+		return nil, &lock.Error{Op: "acquire", Name: c.req.ID, Reason: lock.ErrTaken, Ctx: err}
 	}
 	defer leave()
 	w := e.watch(c)
@@ -59,7 +66,10 @@ func (e *Engine) TryAcquire(ctx context.Context, name string, opts ...lock.Optio
 	if err != nil {
 		return nil, err
 	}
-	return e.tryLock(ctx, c)
+	began := time.Now()
+	lease, err := e.tryLock(ctx, c)
+	e.observeAcquire(c, lease, err, began)
+	return lease, err
 }
 
 // lockCall is the call that a lock is: always Retry, never recorded.
@@ -149,6 +159,7 @@ func (e *Engine) claimLock(ctx context.Context, c *call, processing lock.Lease, 
 	if act.Has(claim.StartRun) {
 		r.started()
 		e.held.add(l)
+		context.AfterFunc(l.ctx, l.observeEnd) // also when nobody releases it
 		return l, sight{}
 	}
 	e.unlock(processing)
@@ -170,6 +181,7 @@ type engineLease struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	release sync.Once
+	told    sync.Once
 	err     error // of the release
 }
 
@@ -225,6 +237,7 @@ func (l *engineLease) Release(ctx context.Context) error {
 			l.err = l.failed("release", lock.ErrLost)
 		}
 		l.cancel(lock.ErrNotHeld)
+		l.observeEnd()
 		r := l.run
 		r.engine.held.remove(l)
 		act := r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: claim.Release})

@@ -86,7 +86,8 @@ type Policy struct {
 	// AfterExpiry says what a request finds after that. Defaults to RunAgain.
 	AfterExpiry AfterExpiry
 	// Wait is how long a duplicate of a key in flight waits for its outcome
-	// before it gets ErrInProgress. Defaults to as long as its context;
+	// before it gets ErrInProgress. Defaults to as long as its context, which
+	// should end some time;
 	// NoWait answers at once.
 	Wait time.Duration
 	// CancelOnLost cancels the handler's context under Hold as soon as its

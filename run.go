@@ -84,13 +84,15 @@ func (r *run) run(ctx, hctx context.Context) verdict {
 		}
 	}()
 	resp, err := r.callHandler(hctx)
-	returned = true
 	r.call.flight.settles()
 	if errors.Is(err, errInDoubt) {
+		returned = true
 		r.drive(ctx, claim.Event{Kind: claim.Left})
 		return verdict{err: &Error{Kind: ErrUnknownOutcome, Err: err, Hint: "a later call reads what became of it"}}
 	}
-	act := r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: r.outcome(&resp, err)})
+	outcome := r.outcome(&resp, err) // calls the error's methods, which may panic as well
+	returned = true
+	act := r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: outcome})
 	v := r.verdict(act, resp, err)
 	r.handOver(act)
 	return v

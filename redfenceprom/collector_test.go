@@ -343,6 +343,7 @@ func TestGaugesReturnToZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	held := series(t, c)["redfence_locks_held{}"]
 	if err := lease.Release(ctx); err != nil {
 		t.Error(err)
 	}
@@ -358,13 +359,15 @@ func TestGaugesReturnToZero(t *testing.T) {
 		"redfence_claim_hold_duration_seconds{result=completed}":                 2,
 		"redfence_claim_hold_duration_seconds{result=unknown}":                   2,
 		"redfence_claim_hold_duration_seconds{result=released}":                  2, // the lock's claim is one
+		"redfence_lock_acquire_duration_seconds{result=acquired}":                1,
+		"redfence_lock_hold_duration_seconds{end=released}":                      1,
 		"redfence_requests_total{outcome=executed,reason=handler,route=primary}": 3,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	if during != 1 {
-		t.Errorf("in flight during a handler: %v", during)
+	if during != 1 || held != 1 {
+		t.Errorf("in flight during a handler: %v; locks held: %v", during, held)
 	}
 }
