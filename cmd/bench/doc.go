@@ -4,7 +4,8 @@
 // is the ratio within a round.
 //
 // It starts five redis-servers and a Postgres of its own unless -redis and
-// -postgres name others. Each contender's promise is tested while it is
+// -postgres (or REDFENCE_BENCH_REDIS and REDFENCE_BENCH_POSTGRES) name others;
+// REDIS_URL and DATABASE_URL are left alone. Each contender's promise is tested while it is
 // measured; one that breaks it is not compared, and the exit code says so.
 //
 //	go run ./cmd/bench                     # the quick preset, about three minutes

@@ -29,7 +29,7 @@ const memorySlack = 8 << 20
 // of an engine that sees many distinct keys.
 func growth(ctx context.Context, b *bench) (outcome, error) {
 	if b.cluster.postgres == nil {
-		return outcome{}, errors.New("the database is not this program's own, so it is not filled; leave -postgres and DATABASE_URL out")
+		return outcome{}, errors.New("the database is not this program's own, so it is not filled; leave -postgres and REDFENCE_BENCH_POSTGRES out")
 	}
 	results, err := b.growthRounds(ctx)
 	if err != nil {

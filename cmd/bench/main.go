@@ -60,6 +60,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return compareRuns(o, stdout, stderr)
 	}
 	missed, err := benchmark(ctx, o, stdout, stderr)
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintln(stderr, "bench: interrupted")
+		return exitMissed
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitMissed

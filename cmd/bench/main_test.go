@@ -79,11 +79,11 @@ func TestHandOffBetweenProcesses(t *testing.T) {
 
 func TestEachProblemOfTheCommandLineIsTold(t *testing.T) {
 	var out, notes bytes.Buffer
-	code := run([]string{"-preset", "slow", "-target", "P99", "-redis", "a:1,b:2", "-scenario", "nap"}, &out, &notes)
+	code := run([]string{"-preset", "slow", "-target", "P99", "-redis", "a:1,b:2", "-scenario", "nap", "-html", "nowhere/x.html"}, &out, &notes)
 	if code != exitUsage {
 		t.Errorf("exit code %d, want %d", code, exitUsage)
 	}
-	for _, want := range []string{`-preset "slow"`, `-target "P99"`, "2 nodes", `-scenario "nap"`} {
+	for _, want := range []string{`-preset "slow"`, `-target "P99"`, "2 nodes", `-scenario "nap"`, `-html "nowhere/x.html"`} {
 		if !strings.Contains(notes.String(), want) {
 			t.Errorf("nothing said about %s:\n%s", want, notes.String())
 		}
@@ -95,7 +95,7 @@ func TestHelpNamesTheTargets(t *testing.T) {
 	if code := run([]string{"--help"}, &out, &notes); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"P1a", "P10", "-preset", "DATABASE_URL"} {
+	for _, want := range []string{"P1a", "P10", "-preset", "REDFENCE_BENCH_POSTGRES"} {
 		if !strings.Contains(notes.String(), want) {
 			t.Errorf("%s is missing:\n%s", want, notes.String())
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -62,8 +63,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.publish, "publish", "", "write the run's table into this README `file`, and the picture beside it")
 	flags.StringVar(&o.compare[0], "compare", "", "measure nothing: compare two runs written with -json, -compare `old.json` new.json")
 	flags.BoolVar(&o.json, "json", false, "write the whole run as JSON to standard output")
-	redisURLs := flags.String("redis", os.Getenv("REDIS_URL"), "`addresses` of Redis nodes, separated by commas, instead of own ones (environment REDIS_URL)")
-	flags.StringVar(&o.postgres, "postgres", os.Getenv("DATABASE_URL"), "`URL` of an empty Postgres database instead of an own one (environment DATABASE_URL)")
+	redisURLs := flags.String("redis", os.Getenv("REDFENCE_BENCH_REDIS"), "`addresses` of Redis nodes, separated by commas, instead of own ones (environment REDFENCE_BENCH_REDIS)")
+	flags.StringVar(&o.postgres, "postgres", os.Getenv("REDFENCE_BENCH_POSTGRES"), "`URL` of an empty Postgres database instead of an own one (environment REDFENCE_BENCH_POSTGRES)")
 	flags.StringVar(&o.cpuprofile, "cpuprofile", "", "write a CPU profile to this `file`")
 	flags.StringVar(&o.trace, "trace", "", "write an execution trace to this `file`")
 	if err := flags.Parse(args); err != nil {
@@ -122,6 +123,11 @@ func (o *options) check(wrong *problems.List) {
 	}
 	if o.callers > 0 {
 		o.preset.callers = []int{o.callers}
+	}
+	for flag, file := range map[string]string{"html": o.html, "publish": o.publish, "cpuprofile": o.cpuprofile, "trace": o.trace} {
+		if info, err := os.Stat(filepath.Dir(file)); file != "" && (err != nil || !info.IsDir()) {
+			wrong.Add("-%s %q: there is no such folder", flag, file)
+		}
 	}
 	if n := len(o.redis); n > 0 && n%2 == 0 {
 		wrong.Add("-redis: %d nodes are an even number; name an odd number, usually 5", n)

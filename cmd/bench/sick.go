@@ -51,7 +51,7 @@ func faults() []fault { return []fault{hung.on(1), hung.on(2), killed.on(1), kil
 // String names the fault for people and results.
 func (f fault) String() string { return fmt.Sprintf("%d %s", f.victims, f.name) }
 
-var errNotOurs = errors.New("the nodes are not this program's own, so none is hung or killed; leave -redis and REDIS_URL out")
+var errNotOurs = errors.New("the nodes are not this program's own, so none is hung or killed; leave -redis and REDFENCE_BENCH_REDIS out")
 
 // while runs do with the fault in force, and ends the fault whatever happens.
 func (c *cluster) while(f fault, do func() error) (err error) {

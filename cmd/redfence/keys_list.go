@@ -17,7 +17,7 @@ type listCommand struct {
 	ledgerFlags
 	State string `env:"-" placeholder:"NAME" help:"Only keys in this state: processing, completed, unknown, released, streaming or tombstone."`
 	Limit int    `default:"100" help:"How many keys to list at most."`
-	Scope string `env:"-" help:"Of those, show only the keys of this tenant or user."`
+	Scope string `env:"-" help:"Only keys of this tenant or user. The whole ledger is read for them."`
 	After string `env:"-" placeholder:"DIGEST" help:"Go on after this digest, the last one of an earlier list."`
 }
 
@@ -41,20 +41,38 @@ func (c listCommand) Run(a *app) (err error) {
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
 	defer cancel()
-	rows, err := ledger.List(ctx, filter)
+	_, scoped := a.given["scope"]
+	rows, err := c.rows(ctx, ledger, filter, scoped)
 	if err != nil {
 		return err
 	}
 	tab := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "NAMESPACE\tSCOPE\tID\tSTATE\tFENCE\tOWNER\tCLAIMED\tREASON\tDIGEST")
 	for _, r := range rows {
-		if _, given := a.given["scope"]; given && r.Key.Scope != c.Scope {
-			continue
-		}
 		fmt.Fprintf(tab, "%s\t%q\t%q\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Key.Namespace, r.Key.Scope, r.Key.ID, r.State, r.Fence,
 			r.Owner, r.ClaimedAt.UTC().Format(time.RFC3339), r.Reason, r.Digest)
 	}
 	return tab.Flush()
+}
+
+// rows reads pages until there are as many rows as wanted, or no more.
+func (c listCommand) rows(ctx context.Context, ledger fallback.Lister, filter fallback.Filter, scoped bool) ([]fallback.Record, error) {
+	var wanted []fallback.Record
+	for {
+		page, err := ledger.List(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			if (!scoped || r.Key.Scope == c.Scope) && len(wanted) < c.Limit {
+				wanted = append(wanted, r)
+			}
+		}
+		if len(wanted) == c.Limit || len(page) < filter.Limit {
+			return wanted, nil
+		}
+		filter.After = page[len(page)-1].Digest
+	}
 }
 
 func (c listCommand) filter() (fallback.Filter, error) {

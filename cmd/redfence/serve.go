@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"reflect"
@@ -47,6 +48,7 @@ type serveCommand struct {
 	Processing   time.Duration `name:"max-processing" placeholder:"TIME" help:"Longest time of one execution. Defaults to 5m."`
 	Wait         time.Duration `placeholder:"TIME" help:"How long a duplicate waits for the one in flight. Defaults to not at all."`
 	SecretFile   string        `placeholder:"FILE" help:"File with a secret of 16 bytes or more that keys fingerprints and cached records (or REDFENCE_SECRET)."`
+	OtherNodes   string        `default:"warn" enum:"warn,refuse,move" help:"What to do when the ledger has recorded other Redis nodes than --redis: warn, refuse, or move, which records these."`
 	DrainDelay   time.Duration `default:"0s" help:"After SIGTERM, how long requests are still let in while readyz says 503: as long as a load balancer takes to notice."`
 	DrainTimeout time.Duration `default:"30s" help:"How long requests may take to end after SIGTERM."`
 	Metrics      bool          `default:"true" negatable:"" help:"Serve metrics for Prometheus under /-/metrics."`
@@ -55,7 +57,12 @@ type serveCommand struct {
 
 // Run serves until a signal ends it.
 func (c serveCommand) Run(a *app) (err error) {
+	var listener net.Listener
 	if c.Demo {
+		if listener, err = c.open(); err != nil { // before servers are started in vain
+			return err
+		}
+		defer listener.Close()
 		c.ownStores(a)
 		started, err := startDemo(a.ctx, &c, a.stdout)
 		if err != nil {
@@ -67,7 +74,20 @@ func (c serveCommand) Run(a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.run(a)
+	if listener == nil {
+		if listener, err = c.open(); err != nil {
+			return errors.Join(err, s.closeStores())
+		}
+	}
+	return s.run(a, listener)
+}
+
+func (c *serveCommand) open() (net.Listener, error) {
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return listener, nil
 }
 
 // ownStores keeps a demo away from the stores that the environment names: it
@@ -145,6 +165,7 @@ func (c *serveCommand) prepare(a *app) (*server, error) {
 	s.nodes = c.clients(&list)
 	s.pool = c.ledgerFlags.pool(a.ctx, &list)
 	s.config = redfence.Config{Nodes: s.nodes.universal(), Secrets: c.secrets(&list), Ledger: fallback.NewMemory()}
+	s.config.OnOtherNodes = map[string]redfence.OtherNodes{"refuse": redfence.RefuseOtherNodes, "move": redfence.MoveToNodes}[c.OtherNodes]
 	if len(c.Redis) > 0 {
 		addUnderFlags(&list, s.config.Validate())
 		if err := node.CheckClients(s.nodes.universal(), false); err != nil {

@@ -99,17 +99,13 @@ func (s *server) connect(ctx context.Context) error {
 }
 
 // run serves until the program is told to end, then drains.
-func (s *server) run(a *app) error {
-	listener, err := net.Listen("tcp", s.command.Listen)
-	if err != nil {
-		return errors.Join(fmt.Errorf("--listen: %w", err), s.closeStores())
-	}
+func (s *server) run(a *app, listener net.Listener) error {
 	if err := s.announce(a, listener); err != nil {
 		return errors.Join(err, listener.Close(), s.closeStores())
 	}
 	web := gateway.NewServer(s.handler, s.longest)
 	web.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
-	err = s.serve(a.ctx, web, listener)
+	err := s.serve(a.ctx, web, listener)
 	if err == nil {
 		s.leave()
 	}
