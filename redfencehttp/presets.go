@@ -57,7 +57,8 @@ func stripeDisposition(status int) Disposition {
 }
 
 // Webhook is for receivers of webhooks, whose senders retry until they see a
-// 2xx: 429 with Retry-After for a key in flight; 2xx and 3xx are stored, and
+// 2xx: 429 with Retry-After for a key in flight (the 95th percentile of how long
+// the route's last 128 executions took, 5 s until there were 16); 2xx and 3xx are stored, and
 // after anything else, the death of the process included, the next delivery
 // runs again. At least once: the handler's effect should be deduplicated by
 // the key, or be refused under an older fence.
