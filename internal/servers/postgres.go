@@ -161,6 +161,7 @@ func (p *Postgres) start(ctx context.Context) error {
 func (p *Postgres) args() []string {
 	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",
+		"tcp_keepalives_idle":     "30", // as doctor advises
 		"port":                    strconv.Itoa(p.port.number),
 		"unix_socket_directories": p.socketFolder(),
 		"max_connections":         "300",
