@@ -62,7 +62,7 @@ func TestI51NestedCallOfTheSameKey(t *testing.T) {
 
 func TestI57NotDurableTakesNoFollowers(t *testing.T) {
 	c := newCluster(t)
-	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 50 * time.Millisecond })
+	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 200 * time.Millisecond })
 	in.ledger.hook(func(f *faultyLedger) {
 		f.complete = func(fallback.Record, error) (fallback.Record, error) { return fallback.Record{}, errCut }
 	})

@@ -73,7 +73,7 @@ func TestI11LedgerCutOffBeforeCompletion(t *testing.T) {
 	for name, cut := range map[string]time.Duration{"less than the lease": testLease / 3, "more than the lease": 3 * testLease} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 50 * time.Millisecond })
+			in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 200 * time.Millisecond })
 			var work counter
 			res, err := in.Do(t.Context(), Request{ID: "k"}, func(ctx context.Context, ex *Execution) (Response, error) {
 				in.pg.Cut()
@@ -167,7 +167,7 @@ func TestI30UnlockDelayed(t *testing.T) {
 func TestI34ContentionDoesNotTripTheBreaker(t *testing.T) {
 	c := newCluster(t)
 	engines := []*instance{c.start(t, nil), c.start(t, nil)}
-	work := counter{block: make(chan struct{})}
+	work := counter{block: make(chan struct{}), begun: make(chan struct{}, 1)}
 	var group sync.WaitGroup
 	for i := range 50 {
 		group.Go(func() {
@@ -176,6 +176,7 @@ func TestI34ContentionDoesNotTripTheBreaker(t *testing.T) {
 			}
 		})
 	}
+	<-work.begun
 	for i := range 50 {
 		_, err := engines[i%2].Do(t.Context(), Request{ID: "hot", Policy: noWait(testPolicy())}, work.handle)
 		if err != nil {
@@ -252,7 +253,7 @@ func TestI39OperatorDecidesBeforeTheOwner(t *testing.T) {
 
 func TestI41LedgerSilentAfterTheClaim(t *testing.T) {
 	c := newCluster(t)
-	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 50 * time.Millisecond })
+	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 200 * time.Millisecond })
 	in.ledger.hook(func(f *faultyLedger) {
 		lost := lostReply(time.Now().Add(time.Second))
 		f.claim = func(v fallback.Verdict, err error) (fallback.Verdict, error) {
@@ -290,7 +291,7 @@ func TestI44TheRowsPolicyDecides(t *testing.T) {
 
 func TestI45LedgerOutageOfThreeLeases(t *testing.T) {
 	c := newCluster(t)
-	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 50 * time.Millisecond })
+	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 200 * time.Millisecond })
 	const keys = 30
 	var started, finished sync.WaitGroup
 	var runs atomic.Int64

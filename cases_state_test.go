@@ -151,7 +151,7 @@ func TestStreamThatCannotBeRecorded(t *testing.T) {
 	for _, policy := range []Policy{testPolicy(), retryPolicy()} {
 		t.Run(policy.OnAbandoned.String(), func(t *testing.T) {
 			c := newCluster(t)
-			in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 50 * time.Millisecond })
+			in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = testLease })
 			_, _ = in.Do(t.Context(), Request{ID: "k", Policy: &policy}, func(ctx context.Context, ex *Execution) (Response, error) {
 				in.pg.Cut()
 				err := ex.Unreplayable(ctx, 200, "it streams")
@@ -164,7 +164,12 @@ func TestStreamThatCannotBeRecorded(t *testing.T) {
 				return Response{}, err
 			})
 			var work counter
-			res, err := in.Do(t.Context(), Request{ID: "k", Policy: &policy}, work.handle)
+			var res Result
+			var err error
+			eventually(t, "the ledger answers", func() bool {
+				res, err = in.Do(t.Context(), Request{ID: "k", Policy: &policy}, work.handle)
+				return !errors.Is(err, ErrLedgerUnavailable)
+			})
 			if policy.OnAbandoned == Hold {
 				wantErr(t, err, ErrNotReplayable)
 				work.want(t, 0)

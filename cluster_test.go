@@ -165,6 +165,13 @@ func (f *faultyLedger) Read(ctx context.Context, d fallback.Digest) (fallback.Re
 	return f.Postgres.Read(ctx, d)
 }
 
+func (f *faultyLedger) Confirm(ctx context.Context, d fallback.Digest) (fallback.Record, error) {
+	if err := f.ask("read"); err != nil {
+		return fallback.Record{}, err
+	}
+	return f.Postgres.Confirm(ctx, d)
+}
+
 func (f *faultyLedger) Renew(ctx context.Context, r fallback.Ref, late bool) (fallback.Grant, error) {
 	if err := f.ask("renew"); err != nil {
 		return fallback.Grant{}, err

@@ -15,7 +15,7 @@ func openPolicy() *Policy {
 // handler unprotected. Such a run is marked, and nothing of it is kept.
 func TestFailOpen(t *testing.T) {
 	c := newCluster(t)
-	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 50 * time.Millisecond })
+	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 200 * time.Millisecond })
 	in.pg.Cut()
 	var work counter
 	_, err := in.Do(t.Context(), Request{ID: "k"}, work.handle)
@@ -41,7 +41,7 @@ func TestFailOpen(t *testing.T) {
 // force, and not when a response can be had.
 func TestFailOpenNeedsALedgerThatIsGone(t *testing.T) {
 	c := newCluster(t)
-	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 50 * time.Millisecond })
+	in := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 200 * time.Millisecond })
 	var work counter
 	res, err := in.Do(t.Context(), Request{ID: "done"}, work.handle)
 	wantResult(t, res, err, Executed, "run 1")
