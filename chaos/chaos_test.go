@@ -121,7 +121,7 @@ func TestRehearsalNeedsNoServers(t *testing.T) {
 
 func TestMistakesEndAtOnce(t *testing.T) {
 	for _, args := range [][]string{
-		{"-nodes", "4"}, {"-duration", "soon"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"}, {"-rate", "0", "-rehearse"},
+		{"-nodes", "4"}, {"-duration", "soon"}, {"-duration=-1s"}, {"-mutant", "nosuch"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"}, {"-rate", "0", "-rehearse"},
 		{"-rehearse", "-mutant", "x"}, {"-rehearse", "-preset", "pause"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
 	} {
 		if code, out := chaos(t, args...); code != failure || out != "" {

@@ -35,6 +35,7 @@ import (
 	"github.com/redfence/redfence/chaos/internal/nemesis"
 	"github.com/redfence/redfence/chaos/internal/report"
 	"github.com/redfence/redfence/chaos/internal/scenario"
+	"github.com/redfence/redfence/internal/problems"
 )
 
 // failure is the exit code of a run that could not be done.
@@ -55,9 +56,24 @@ type runCommand struct {
 	Policy    string        `default:"hold" enum:"hold,retry" help:"What happens to abandoned claims: ${enum}."`
 	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
 	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
-	Mutant    string        `help:"Break this rule in the instances on purpose, to see that it is noticed."`
+	Mutant    string        `default:"" enum:",no-ledger-claim" help:"Break a rule in the instances on purpose, to see that it is noticed: no-ledger-claim."`
 	Rehearse  bool          `help:"Rehearse in one process, even if servers are installed."`
 	JSON      bool          `name:"json" help:"Print the report as JSON on standard output."`
+}
+
+// Validate reports every number that makes no sense, at once.
+func (r *runCommand) Validate() error {
+	var list problems.List
+	if r.Duration < 0 {
+		list.Add("-duration %v is negative", r.Duration)
+	}
+	if r.Instances < 1 {
+		list.Add("-instances %d: at least 1", r.Instances)
+	}
+	if r.Rate < 1 {
+		list.Add("-rate %d: at least 1", r.Rate)
+	}
+	return list.Err()
 }
 
 type checkCommand struct {
