@@ -253,18 +253,21 @@ func TestLedgerDown(t *testing.T) {
 	}
 	in.ledger.hook(func(f *faultyLedger) { f.claim = lostReply(time.Now().Add(time.Minute)) })
 	in.pg.Heal()
-	in.ledger.hook(func(f *faultyLedger) {
-		f.before = func(method string) error {
-			if method == "read" {
+	for how, takes := range map[string]time.Duration{"refused": 0, "silent": 2 * in.cfg.LedgerTimeout} {
+		in.ledger.hook(func(f *faultyLedger) {
+			f.before = func(method string) error {
+				if method != "read" {
+					return nil
+				}
+				time.Sleep(takes)
 				return errors.Join(fallback.ErrUnavailable, errCut)
 			}
-			return nil
+		})
+		res, err = in.Do(t.Context(), Request{ID: "doubtful " + how, Policy: &open}, work.handle)
+		wantErr(t, err, ErrLedgerUnavailable) // never while a claim's outcome is unknown
+		if res.Outcome != 0 {
+			t.Errorf("%s: %v although the claim may be in force", how, res.Outcome)
 		}
-	})
-	res, err = in.Do(t.Context(), Request{ID: "doubtful", Policy: &open}, work.handle)
-	wantErr(t, err, ErrLedgerUnavailable) // never while a claim's outcome is unknown
-	if res.Outcome != 0 {
-		t.Errorf("%v although the claim may be in force", res.Outcome)
 	}
 	work.want(t, 2)
 	in.ledger.hook(func(f *faultyLedger) { f.before, f.claim = nil, nil })

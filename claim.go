@@ -3,7 +3,6 @@ package redfence
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -186,7 +185,7 @@ func (r *run) reread(ctx context.Context) claim.Event {
 	switch {
 	case err != nil:
 		if readCtx.Err() != nil {
-			return r.failed(claim.GiveUp, err)
+			return claim.Event{Kind: claim.GiveUp} // the cause stays that of the claim: it is in doubt
 		}
 	case row.Token == r.req.Token && (row.State == fallback.Processing || row.State == fallback.Unknown):
 		g := claim.Grant{Fence: row.Fence, Attempt: row.Attempts}
@@ -198,7 +197,7 @@ func (r *run) reread(ctx context.Context) claim.Event {
 		return claim.Event{Kind: claim.NotOurs}
 	}
 	if sleep(readCtx, rereadEvery/2+rand.N(rereadEvery)) != nil {
-		return r.failed(claim.GiveUp, fmt.Errorf("%w; the ledger was silent since", r.cause))
+		return claim.Event{Kind: claim.GiveUp}
 	}
 	return claim.Event{Kind: claim.Unclear}
 }

@@ -38,6 +38,7 @@ func TestI36AsynchronousCommit(t *testing.T) {
 	url := testenv.Postgres(t).URL()
 	admin := newPool(t, url)
 	exec(t, admin, "ALTER DATABASE "+database(t, admin)+" SET synchronous_commit = off")
+	exec(t, admin, "ALTER DATABASE "+database(t, admin)+" SET tcp_keepalives_idle = 7200")
 	pool := newPool(t, url)
 	l := openLedger(t, pool)
 	exec(t, pool, `CREATE TABLE seen (commit text, statement text, lock text, isolation text);
