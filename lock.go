@@ -159,6 +159,7 @@ func (e *Engine) claimLock(ctx context.Context, c *call, processing lock.Lease, 
 	if act.Has(claim.StartRun) {
 		r.started()
 		e.held.add(l)
+		context.AfterFunc(l.ctx, func() { e.held.remove(l) })
 		context.AfterFunc(l.ctx, l.observeEnd) // also when nobody releases it
 		return l, sight{}
 	}
@@ -239,7 +240,6 @@ func (l *engineLease) Release(ctx context.Context) error {
 		l.cancel(lock.ErrNotHeld)
 		l.observeEnd()
 		r := l.run
-		r.engine.held.remove(l)
 		act := r.drive(ctx, claim.Event{Kind: claim.Returned, Outcome: claim.Release})
 		r.handOver(act)
 		r.engine.unlock(r.lease)
