@@ -41,7 +41,8 @@ type Config struct {
 	// Seal encrypts stored responses under the first secret (AES-256-GCM).
 	Seal bool
 	// NodeTimeout is the deadline of one command at one Redis node.
-	// Defaults to 250 ms.
+	// Until its breaker opens, a dead node costs a request this much at most.
+	// Defaults to 400 ms.
 	NodeTimeout time.Duration
 	// LedgerTimeout is the deadline of one statement at the ledger as its
 	// caller sees it. Defaults to 5 s.

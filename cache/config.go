@@ -23,7 +23,7 @@ type Config struct {
 	// Keys authenticates records. Defaults to none.
 	Keys Keys
 	// NodeTimeout is the deadline of one command at one node. Used by New
-	// only. Defaults to 250 ms.
+	// only. Defaults to 400 ms.
 	NodeTimeout time.Duration
 	// TrustClients accepts clients whose options cannot be read. Used by New
 	// only.
