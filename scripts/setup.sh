@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the demo or the tests need and this machine lacks:
 #   setup.sh demo   redis-server, postgresql
-#   setup.sh test   the same, and a C compiler with its headers for go test -race
+#   setup.sh test   the same, a C compiler with its headers for go test -race,
+#                   and curl for the commands of the README
 # Quick when nothing is missing. Says what it installs before it does. The
 # services that the packages bring are left stopped: demo and tests start
 # servers of their own.
@@ -35,7 +36,10 @@ have_compiler() {
 missing=()
 have redis-server || have valkey-server || missing+=(redis-server)
 have_postgres || missing+=(postgresql)
-if [ "$purpose" = test ] && ! have_compiler; then missing+=(gcc libc6-dev); fi
+if [ "$purpose" = test ]; then
+	have_compiler || missing+=(gcc libc6-dev)
+	have curl || missing+=(curl)
+fi
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
 if ! have apt-get; then
