@@ -16,7 +16,7 @@ demo: ## kill Redis nodes under load for a minute, and judge (SECONDS=60)
 
 test: ## run every test, with the race detector
 	@scripts/setup.sh test
-	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -p 1 -timeout 15m ./... # one package at a time: many drive real servers against the clock
 	$(GO) test -race -tags chaos ./internal/failpoint
 
 check: ## formatting, go vet, and whether go.mod is tidy

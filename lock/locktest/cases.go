@@ -140,7 +140,7 @@ func testExtendReleased(t *testing.T, h Harness) {
 	if err := lease.Extend(ctx); !errors.Is(err, lock.ErrNotHeld) {
 		t.Errorf("extend after release: %v, want ErrNotHeld", err)
 	}
-	lease, err = locker.TryAcquire(ctx, n)
+	lease, err = locker.Acquire(ctx, n)
 	release(t, acquired(t, lease, err))
 }
 
