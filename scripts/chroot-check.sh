@@ -46,13 +46,13 @@ mount -t proc proc "$root/proc"
 
 echo "== Go, its module cache, and this repository's HEAD"
 cp -a "$(go env GOROOT)" "$root/usr/local/go"
-mkdir -p "$root/root/go/pkg"
-cp -a "$(go env GOMODCACHE)" "$root/root/go/pkg/mod"
+mkdir -p "$root/gomod"
+cp -a "$(go env GOMODCACHE)/." "$root/gomod"
 git clone -q --no-hardlinks "$repo" "$root/src"
 
 inside() {
 	env -i PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-		HOME=/root TERM=dumb GOPROXY=off GOTOOLCHAIN=local \
+		HOME=/root TERM=dumb GOMODCACHE=/gomod GOPROXY=off GOTOOLCHAIN=local \
 		chroot "$root" /bin/sh -c "cd /src && $1"
 }
 for program in redis-server initdb postgres gcc; do
