@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/redfence/redfence/chaos/internal/check"
 	"github.com/redfence/redfence/chaos/internal/report"
+	"github.com/redfence/redfence/chaos/internal/scenario"
 )
 
 func TestMain(m *testing.M) {
@@ -94,6 +97,31 @@ func TestScriptedScenarios(t *testing.T) {
 	}
 }
 
+// TestBaselinesRunTwice plays what good faith does not think of, and what it
+// does, on what people compose.
+func TestBaselinesRunTwice(t *testing.T) {
+	needServers(t)
+	for engine, want := range map[string]map[string]check.Class{
+		"naive":   {"a": check.Safety, "b2": check.Safety, "o": check.Fine, "e": check.Fine},
+		"redsync": {"i": check.Safety, "e": check.Safety, "o": check.Fine, "f": check.Fine},
+	} {
+		list := strings.Join(slices.Collect(maps.Keys(want)), ",")
+		code, out := chaos(t, "-scenario", list, "-engine", engine, "-json", "-out", filepath.Join(t.TempDir(), "run"))
+		var r scenario.Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if code != int(check.Safety) || r.Engine != engine {
+			t.Errorf("%s: exit code %d, engine %q", engine, code, r.Engine)
+		}
+		for _, result := range r.Results {
+			if result.Class != want[result.Letter] {
+				t.Errorf("%s: %v", engine, result)
+			}
+		}
+	}
+}
+
 // TestScenariosCatchABrokenEngine shows in seconds what the random run shows.
 func TestScenariosCatchABrokenEngine(t *testing.T) {
 	needServers(t)
@@ -122,7 +150,7 @@ func TestRehearsalNeedsNoServers(t *testing.T) {
 func TestMistakesEndAtOnce(t *testing.T) {
 	for _, args := range [][]string{
 		{"-nodes", "4"}, {"-duration", "soon"}, {"-duration=-1s"}, {"-mutant", "nosuch"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"}, {"-rate", "0", "-rehearse"},
-		{"-rehearse", "-mutant", "x"}, {"-rehearse", "-preset", "pause"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
+		{"-rehearse", "-mutant", "x"}, {"-rehearse", "-preset", "pause"}, {"-rehearse", "-engine", "naive"}, {"-engine", "x"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
 	} {
 		if code, out := chaos(t, args...); code != failure || out != "" {
 			t.Errorf("chaos %v: exit code %d, output %q", args, code, out)

@@ -112,7 +112,7 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
 	options := cluster.Options{
 		Nodes: c.setup.Nodes, Instances: c.setup.Instances, Recorder: c.record.URL(), Dir: c.dir, Mutant: c.setup.Mutant,
-		Policy: c.setup.Policy, Lease: lease,
+		Engine: c.setup.Engine, Policy: c.setup.Policy, Lease: lease,
 	}
 	if c.setup.Rehearsal {
 		return cluster.StartRehearsal(ctx, options)

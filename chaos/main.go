@@ -29,6 +29,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redfence/redfence/chaos/internal/baseline"
 	"github.com/redfence/redfence/chaos/internal/check"
 	"github.com/redfence/redfence/chaos/internal/cluster"
 	"github.com/redfence/redfence/chaos/internal/history"
@@ -55,6 +56,7 @@ type runCommand struct {
 	Rate      int           `default:"60" help:"Fresh keys per second, and as many late duplicates."`
 	Policy    string        `default:"hold" enum:"hold,retry" help:"What happens to abandoned claims: ${enum}."`
 	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
+	Engine    string        `default:"redfence" enum:"${engines}" help:"What the instances serve with: ${enum}. The others are baselines, what people compose in good faith."`
 	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
 	Mutant    string        `default:"" enum:",no-ledger-claim" help:"Break a rule in the instances on purpose, to see that it is noticed: no-ledger-claim."`
 	Rehearse  bool          `help:"Rehearse in one process, even if servers are installed."`
@@ -98,7 +100,7 @@ func main() {
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var cli commands
 	parser := kong.Must(&cli, kong.Name("chaos"), kong.Description("Kill Redis nodes under load, and judge."), kong.Writers(stdout, stderr),
-		kong.Vars{"presets": strings.Join(nemesis.Presets(), ",")})
+		kong.Vars{"presets": strings.Join(nemesis.Presets(), ","), "engines": strings.Join(baseline.Names(), ",")})
 	parsed, err := parser.Parse(longFlags(args))
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "chaos: %v (see -help)\n", err)
@@ -168,7 +170,7 @@ const usualDuration = time.Minute
 func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, error) {
 	setup := history.Setup{
 		Seed: r.Seed, Duration: r.Duration, Nodes: r.Nodes, Instances: r.Instances, Rehearsal: r.Rehearse, Mutant: r.Mutant,
-		Preset: r.Preset, Policy: r.Policy,
+		Preset: r.Preset, Policy: r.Policy, Engine: r.Engine,
 	}
 	if setup.Duration == 0 {
 		setup.Duration = cmp.Or(durations[r.Preset], usualDuration)
@@ -180,6 +182,9 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 	}
 	if setup.Rehearsal && setup.Mutant != "" {
 		return report.Report{}, fmt.Errorf("chaos: -mutant needs instances as processes, which a rehearsal has not")
+	}
+	if setup.Rehearsal && setup.Engine != baseline.Ours {
+		return report.Report{}, fmt.Errorf("chaos: -engine %s needs instances as processes, which a rehearsal has not", setup.Engine)
 	}
 	if setup.Rehearsal && setup.Preset != "quick" && setup.Preset != "all-down" {
 		return report.Report{}, fmt.Errorf("chaos: the faults of -preset %s need processes, which a rehearsal has not", setup.Preset)
@@ -230,8 +235,8 @@ func (r *runCommand) play(ctx context.Context, stderr io.Writer) (report scenari
 	if err != nil {
 		return report, err
 	}
-	results, err := scenario.Play(ctx, chosen, scenario.Options{Binary: binary, Dir: dir, Mutant: r.Mutant, Progress: stderr})
-	return scenario.NewReport(results, r.Mutant), err
+	results, err := scenario.Play(ctx, chosen, scenario.Options{Binary: binary, Dir: dir, Mutant: r.Mutant, Engine: r.Engine, Progress: stderr})
+	return scenario.NewReport(results, r.Engine, r.Mutant), err
 }
 
 // judge judges an old run again.

@@ -1,6 +1,6 @@
 // Command instance is one engine instance of a chaos run: the real middleware
-// and engine over the Redis nodes in REDIS_URL and the Postgres in
-// DATABASE_URL, and a handler whose effect is a line in the run's recorder.
+// and engine, or a baseline, over the Redis nodes in REDIS_URL and the Postgres
+// in DATABASE_URL, and a handler whose effect is a line in the run's recorder.
 // The chaos controller builds and starts it.
 package main
 
@@ -20,11 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redfence/redfence"
-	"github.com/redfence/redfence/chaos/internal/instance"
-	"github.com/redfence/redfence/chaos/internal/recorder"
-	"github.com/redfence/redfence/fallback"
-	"github.com/redfence/redfence/redfencehttp"
+	"github.com/redfence/redfence/chaos/internal/baseline"
 )
 
 // drainLimit bounds how long an instance takes to end in good order.
@@ -34,7 +30,7 @@ const drainLimit = 10 * time.Second
 type options struct {
 	name, recorder       string
 	listen, addressFile  string
-	policy               string
+	engine, policy       string
 	lease, maxProcessing time.Duration
 	retention            time.Duration
 }
@@ -45,6 +41,7 @@ func main() {
 	flag.StringVar(&o.recorder, "recorder", "", "URL of the recorder")
 	flag.StringVar(&o.addressFile, "address-file", "", "file that gets host:port once the instance serves")
 	flag.StringVar(&o.listen, "listen", "", "host:port to serve at; empty: a free port of the loopback interface")
+	flag.StringVar(&o.engine, "engine", baseline.Ours, "what stands before the handler: "+strings.Join(baseline.Names(), ", "))
 	flag.StringVar(&o.policy, "policy", "hold", "what happens to abandoned claims: hold or retry")
 	flag.DurationVar(&o.lease, "lease", 10*time.Second, "lease of a claim")
 	flag.DurationVar(&o.maxProcessing, "max-processing", 5*time.Minute, "longest execution")
@@ -56,18 +53,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "instance:", err)
 		os.Exit(1)
 	}
-}
-
-// middleware is what the arguments say of the policy.
-func (o options) middleware() ([]redfencehttp.Option, error) {
-	takeover, ok := map[string]redfence.Takeover{"hold": redfence.Hold, "retry": redfence.Retry}[o.policy]
-	if !ok {
-		return nil, fmt.Errorf("-policy %q: want hold or retry", o.policy)
-	}
-	return []redfencehttp.Option{
-		redfencehttp.OnAbandoned(takeover), redfencehttp.Lease(o.lease),
-		redfencehttp.MaxProcessing(o.maxProcessing), redfencehttp.Retention(o.retention),
-	}, nil
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -85,25 +70,15 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer pool.Close()
-	ledger, err := fallback.Open(ctx, pool, fallback.Config{Migrate: true})
+	open := openEngine
+	if o.engine != baseline.Ours {
+		open = openBaseline
+	}
+	handler, end, err := open(ctx, o, nodes, pool)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ledger.Close()) }()
-	routes := &instance.Routes{}
-	eng, err := redfence.New(ctx, redfence.Config{Nodes: nodes, Ledger: ledger, Owner: o.name, Observer: routes})
-	if err != nil {
-		return err
-	}
-	defer drain(eng.Close)
-	service := &instance.Service{Name: o.name, Recorder: recorder.NewClient(o.recorder), Routes: routes}
-	if service.Options, err = o.middleware(); err != nil {
-		return err
-	}
-	handler, err := service.Handler(eng)
-	if err != nil {
-		return err
-	}
+	defer drain(end)
 	server := &http.Server{Handler: handler}
 	defer drain(server.Shutdown)
 	return serve(ctx, server, o.listen, o.addressFile)

@@ -42,6 +42,9 @@ func ofKind(effects []history.Effect, kind string) []history.Effect {
 
 // fences: each later start of a key has a larger fence.
 func fences(j *judge) {
+	if !j.Setup.Ledger() {
+		return
+	}
 	for _, key := range slices.Sorted(maps.Keys(j.effects)) {
 		last := int64(0)
 		for _, e := range ofKind(j.effects[key], history.Start) {
@@ -142,6 +145,9 @@ func finals(j *judge) {
 // rows: every acknowledged key is completed in the ledger; no other is left
 // unsettled, unless a fault of this run lets an outcome be lost.
 func rows(j *judge) {
+	if !j.Setup.Ledger() {
+		return
+	}
 	for _, key := range j.keys {
 		row, known := j.rows[key]
 		switch _, acknowledged := j.acknowledged(key); {

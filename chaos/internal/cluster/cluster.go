@@ -22,6 +22,8 @@ type Options struct {
 	Dir string
 	// Mutant is the rule that the instances break on purpose. Empty: none.
 	Mutant string
+	// Engine that the instances serve with. Empty: ours.
+	Engine string
 	// Policy of the instances: hold or retry.
 	Policy string
 	// Lease of their claims.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redfence/redfence/chaos/internal/baseline"
 	"github.com/redfence/redfence/chaos/internal/history"
 	"github.com/redfence/redfence/internal/servers"
 )
@@ -81,6 +83,7 @@ func (s *Stores) Rows(ctx context.Context, keys []string) ([]history.Row, error)
 // store through a link of its own.
 type Local struct {
 	stores *Stores
+	engine string
 
 	mu      sync.Mutex // guards members, which restarts replace
 	members []*Member
@@ -93,12 +96,12 @@ func StartLocal(ctx context.Context, binary string, o Options) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Local{stores: stores}
+	c := &Local{stores: stores, engine: cmp.Or(o.Engine, baseline.Ours)}
 	for i := range o.Instances { // the first one migrates the schema
 		name := fmt.Sprintf("instance-%d", i)
 		m, err := StartMember(ctx, stores, MemberOptions{
 			Binary: binary, Name: name, Dir: filepath.Join(o.Dir, name), Recorder: o.Recorder, Mutant: o.Mutant,
-			Args: []string{"-policy", o.Policy, "-lease", o.Lease.String()},
+			Args: []string{"-engine", c.engine, "-policy", o.Policy, "-lease", o.Lease.String()},
 		})
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -132,8 +135,11 @@ func (c *Local) Instances() []string {
 // Nodes implements Cluster.
 func (c *Local) Nodes() int { return len(c.stores.Redis) }
 
-// Rows implements Cluster.
+// Rows implements Cluster. The baselines have none.
 func (c *Local) Rows(ctx context.Context, keys []string) ([]history.Row, error) {
+	if c.engine != baseline.Ours {
+		return nil, nil
+	}
 	return c.stores.Rows(ctx, keys)
 }
 

@@ -152,10 +152,16 @@ type Setup struct {
 	Instances int           `json:"instances"`
 	Rehearsal bool          `json:"rehearsal"`
 	Mutant    string        `json:"mutant,omitempty"`
-	Preset    string        `json:"preset"`
+	// Engine is what the instances serve with. Empty: ours.
+	Engine string `json:"engine,omitempty"`
+	Preset string `json:"preset"`
 	// Policy is hold or retry.
 	Policy string `json:"policy"`
 }
+
+// Ledger reports whether the engine has a ledger: a row per key, and fences.
+// The baselines have neither.
+func (s Setup) Ledger() bool { return s.Engine == "" || s.Engine == "redfence" }
 
 // A History is the whole run.
 type History struct {

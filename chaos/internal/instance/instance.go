@@ -1,5 +1,6 @@
 // Package instance is the service that a chaos run calls: a handler behind the
-// real middleware over the real engine, whose effect is a line in the recorder.
+// real middleware over the real engine, or behind a baseline, whose effect is a
+// line in the recorder.
 package instance
 
 import (
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redfence/redfence"
+	"github.com/redfence/redfence/chaos/internal/baseline"
 	"github.com/redfence/redfence/chaos/internal/history"
 	"github.com/redfence/redfence/chaos/internal/recorder"
 	"github.com/redfence/redfence/observe"
@@ -46,7 +48,7 @@ type Service struct {
 	Name string
 	// Recorder takes its effects.
 	Recorder *recorder.Client
-	// Routes observes the engine.
+	// Routes observes the engine. Nil: a baseline, which says the route itself.
 	Routes *Routes
 	// Options of the middleware come after the preset IETF.
 	Options []redfencehttp.Option
@@ -59,9 +61,14 @@ func (s *Service) Handler(eng *redfence.Engine) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.Behind(mw.Wrap), nil
+}
+
+// Behind returns the service behind any middleware.
+func (s *Service) Behind(wrap func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /work", mw.Wrap(http.HandlerFunc(s.work)))
-	return mux, nil
+	mux.Handle("POST /work", wrap(http.HandlerFunc(s.work)))
+	return mux
 }
 
 // answer is the response: it names the execution that made it, so that two
@@ -88,7 +95,10 @@ func (s *Service) work(w http.ResponseWriter, r *http.Request) {
 	fence, _ := redfencehttp.Fence(r.Context())
 	effect := history.Effect{
 		Key: r.Header.Get("Idempotency-Key"), Execution: rand.Text(), Fence: fence,
-		Attempt: redfencehttp.Attempt(r.Context()), Instance: s.Name, Route: s.Routes.take(fence),
+		Attempt: redfencehttp.Attempt(r.Context()), Instance: s.Name, Route: r.Header.Get(baseline.RouteHeader),
+	}
+	if s.Routes != nil {
+		effect.Route = s.Routes.take(fence)
 	}
 	if err := s.run(r.Context(), effect, r.Header); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

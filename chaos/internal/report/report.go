@@ -80,6 +80,9 @@ func (r Report) head(b *strings.Builder) {
 	} else {
 		fmt.Fprintf(b, "%d engine processes, %d redis-server processes, Postgres", s.Instances, s.Nodes)
 	}
+	if !s.Ledger() {
+		fmt.Fprintf(b, "; engine: %s, a baseline", s.Engine)
+	}
 	fmt.Fprintf(b, "; %s for %v, seed %d, abandoned claims: %s", s.Preset, s.Duration, s.Seed, s.Policy)
 	if s.Mutant != "" {
 		fmt.Fprintf(b, "; broken on purpose: %s", s.Mutant)

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redfence/redfence/chaos/internal/baseline"
 	"github.com/redfence/redfence/chaos/internal/check"
 	"github.com/redfence/redfence/chaos/internal/cluster"
 	"github.com/redfence/redfence/chaos/internal/history"
@@ -46,7 +48,8 @@ func (s *stage) player(w with) *player {
 	}
 	m, err := cluster.StartMember(s.ctx, s.stores, cluster.MemberOptions{
 		Binary: s.options.Binary, Name: name, Dir: filepath.Join(s.dir, name), Recorder: s.recorder.URL(),
-		Mutant: s.options.Mutant, Failpoints: strings.Join(rules, ","), Args: w.args, Nodes: w.nodes,
+		Mutant: s.options.Mutant, Failpoints: strings.Join(rules, ","), Nodes: w.nodes,
+		Args: append([]string{"-engine", cmp.Or(s.options.Engine, baseline.Ours)}, w.args...),
 	})
 	s.rig("start an instance", err)
 	p := &player{Member: m, stage: s, number: len(s.players)}

@@ -11,6 +11,7 @@ import (
 
 // Report is what came of several scenarios.
 type Report struct {
+	Engine  string   `json:"engine"`
 	Mutant  string   `json:"mutant,omitempty"`
 	Results []Result `json:"results"`
 	// Verdict is the last line of the text, without "verdict: ".
@@ -24,8 +25,8 @@ const survived = 4
 
 // NewReport sums results up: safety outweighs an invalid rig, which outweighs
 // liveness.
-func NewReport(results []Result, mutant string) Report {
-	r := Report{Mutant: mutant, Results: results}
+func NewReport(results []Result, engine, mutant string) Report {
+	r := Report{Engine: engine, Mutant: mutant, Results: results}
 	worst := check.Fine
 	for _, class := range []check.Class{check.Liveness, check.Invalid, check.Safety} {
 		if slices.ContainsFunc(results, func(r Result) bool { return r.Class == class }) {
@@ -47,9 +48,13 @@ func (r Report) Exit() (int, string) { return r.Code, r.Verdict }
 // Text writes the results that are not fine and the verdict. (Each result was
 // told when it came.)
 func (r Report) Text(w io.Writer) error {
-	fine := 0
+	fine, skipped := 0, 0
 	for _, result := range r.Results {
-		if result.Class == check.Fine {
+		switch {
+		case result.Skipped():
+			skipped++
+			continue
+		case result.Class == check.Fine:
 			fine++
 			continue
 		}
@@ -57,7 +62,7 @@ func (r Report) Text(w io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d of %d scenarios went as they should\nverdict: %s\n", fine, len(r.Results), r.Verdict)
+	_, err := fmt.Fprintf(w, "%d of %d scenarios went as they should\nverdict: %s\n", fine, len(r.Results)-skipped, r.Verdict)
 	return err
 }
 

@@ -77,6 +77,8 @@ type Options struct {
 	Dir string
 	// Mutant is the rule that the instances break on purpose.
 	Mutant string
+	// Engine is what the instances serve with. Empty: ours.
+	Engine string
 	// Progress gets a line per scenario. Nil: nothing is told.
 	Progress io.Writer
 	// StopAtFailure ends at the first scenario that fails.
@@ -110,10 +112,17 @@ func Play(ctx context.Context, chosen []Scenario, o Options) (results []Result, 
 	return results, ctx.Err()
 }
 
+// Skipped reports whether the scenario says nothing about the engine; What
+// says why.
+func (r Result) Skipped() bool { return r.Class == check.Fine && r.What != "" }
+
 // String is the line of a result.
 func (r Result) String() string {
 	verdict := "ok"
-	if r.Class != check.Fine {
+	switch {
+	case r.Skipped():
+		verdict = "skipped"
+	case r.Class != check.Fine:
 		verdict = strings.ToUpper(r.Class.String())
 	}
 	line := fmt.Sprintf("%-12s %-3s %-32s %5.1fs", verdict, r.Letter, r.Name, r.Took.Seconds())

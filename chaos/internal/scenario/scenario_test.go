@@ -51,7 +51,7 @@ func TestReportNamesTheWorst(t *testing.T) {
 		{of(check.Fine), "m", "mutant survived (4)", 4},
 		{of(check.Fine, check.Safety), "m", "safety (1)", 1},
 	} {
-		r := NewReport(c.results, c.mutant)
+		r := NewReport(c.results, "redfence", c.mutant)
 		var text strings.Builder
 		if err := r.Text(&text); err != nil {
 			t.Fatal(err)

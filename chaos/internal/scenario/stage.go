@@ -96,21 +96,25 @@ func (s *stage) bringUp() {
 // safety judges all that was seen. Rows are read where Postgres runs.
 func (s *stage) safety() []check.Violation {
 	s.mu.Lock()
-	h := &history.History{Ops: append([]history.Op(nil), s.ops...), Effects: s.recorder.Effects()}
+	h := &history.History{Setup: s.setup(), Ops: append([]history.Op(nil), s.ops...), Effects: s.recorder.Effects()}
 	s.mu.Unlock()
-	var keys []string
-	for _, op := range h.Ops {
-		keys = append(keys, op.Key)
-	}
 	if s.stores.Postgres.Pid() == 0 {
 		_ = s.stores.Postgres.Restart() // Rows says what is wrong, if anything is
 	}
-	var err error
-	if h.Rows, err = s.stores.Rows(context.WithoutCancel(s.ctx), keys); err != nil {
-		return []check.Violation{{Class: check.Safety, Check: "ledger not readable", What: err.Error()}}
+	if h.Setup.Ledger() {
+		var keys []string
+		for _, op := range h.Ops {
+			keys = append(keys, op.Key)
+		}
+		var err error
+		if h.Rows, err = s.stores.Rows(context.WithoutCancel(s.ctx), keys); err != nil {
+			return []check.Violation{{Class: check.Safety, Check: "ledger not readable", What: err.Error()}}
+		}
 	}
 	return check.JudgeSafety(h, s.exceptions)
 }
+
+func (s *stage) setup() history.Setup { return history.Setup{Engine: s.options.Engine} }
 
 func (s *stage) end(class check.Class, format string, args ...any) {
 	panic(curtain{class, fmt.Sprintf(format, args...)})
@@ -127,6 +131,13 @@ func (s *stage) rig(doing string, err error) {
 func (s *stage) expect(ok bool, format string, args ...any) {
 	if !ok {
 		s.end(check.Liveness, format, args...)
+	}
+}
+
+// happened ends the scenario as invalid when what it is about has not happened.
+func (s *stage) happened(ok bool, format string, args ...any) {
+	if !ok {
+		s.end(check.Invalid, format, args...)
 	}
 }
 
