@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"sync"
 
@@ -46,8 +45,6 @@ type call struct {
 	complete chan struct{}
 
 	mu      sync.Mutex
-	ctx     context.Context // redsync's, with the node deadline
-	owner   context.Context // the caller's
 	votes   count
 	result  outcome
 	started bool
@@ -191,38 +188,6 @@ func (c *call) outcome() outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.result
-}
-
-// bind records the contexts of a round that redsync runs; the first ones
-// stand.
-func (c *call) bind(ctx, owner context.Context) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx == nil {
-		c.ctx, c.owner = ctx, owner
-	}
-}
-
-// wait blocks until the verdict is certain or the round's context ends.
-func (c *call) wait() {
-	c.mu.Lock()
-	ctx, owner := c.ctx, c.owner
-	c.mu.Unlock()
-	select {
-	case <-c.decided:
-	case <-ctx.Done():
-		c.giveUpWaiting(owner)
-	}
-}
-
-// giveUpWaiting settles a call whose context has ended: whether that was the
-// caller's doing or the deadline's makes a difference.
-func (c *call) giveUpWaiting(owner context.Context) {
-	if owner.Err() != nil {
-		c.cancel()
-		return
-	}
-	c.expire()
 }
 
 // causes lists what each node that did not say yes has said.

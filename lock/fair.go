@@ -37,7 +37,7 @@ func (p *place) first(ctx context.Context) bool {
 		return no, nil
 	})
 	c.command(lineUpScript, lineUpScript.Command(p.keys, p.token, fairForget.Milliseconds()))
-	_ = p.r.direct(ctx, c) // what counts is who said no
+	_ = c.decide(ctx, p.r.cfg.NodeTimeout) // what counts is who said no
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.votes.no < p.r.set.Quorum()

@@ -71,7 +71,7 @@ func (r *Redlock) fenceOf(ctx context.Context, name string, won *call) (int64, e
 		return fence, nil
 	}
 	c := r.raiseCall(fence)
-	if err := r.direct(ctx, c); err != nil {
+	if err := c.decide(ctx, r.cfg.NodeTimeout); err != nil {
 		return 0, failure(opAcquire, name, c, ctx.Err())
 	}
 	return fence, nil

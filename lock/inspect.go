@@ -141,7 +141,7 @@ func (r *Redlock) Break(ctx context.Context, name, by string) (State, error) {
 	}
 	c := newCall(opRelease, r.nodes, readRelease)
 	c.command(releaseScript, releaseScript.Command([]string{r.key(name)}, s.token, r.channel(name)))
-	err = r.direct(ctx, c)
+	err = c.decide(ctx, r.cfg.NodeTimeout)
 	r.cfg.Observer.Observe(observe.LockBroken{
 		Lock: refOf(name), Owner: s.Owner, Fence: s.Fence, By: by, Confirmed: err == nil})
 	if err != nil {

@@ -286,7 +286,7 @@ func TestL20_ReplayedRelease(t *testing.T) {
 	second := take(t, r, "x")
 	must(t, first.Release(t.Context()))
 	c := first.releaseCall() // once more, on the wire
-	if err := r.direct(t.Context(), c); err == nil || c.outcome() != refused {
+	if err := c.decide(t.Context(), r.cfg.NodeTimeout); err == nil || c.outcome() != refused {
 		t.Errorf("the replay: %v, %v", err, c.outcome())
 	}
 	for i, v := range holders(t, servers, second.key) {

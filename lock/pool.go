@@ -13,9 +13,9 @@ import (
 // redsync counts the votes of a round. It starts a goroutine per node, which
 // asks that node's Pool for a connection and gives its one command to it. Ours
 // are bound to the call by the context that Get receives: the connection is
-// the call's slot of that node, the command is the one that the slot already
-// carries, and all of the goroutines return as soon as the call is decided,
-// whatever nodes are still out.
+// the call's slot of that node, which has been asked already and says what it
+// has heard. The call is decided before redsync counts, so none of those
+// goroutines waits, whatever nodes are still out.
 
 // callContext carries a call through redsync.
 type callContext struct {
@@ -28,7 +28,7 @@ type callKey struct{}
 // Value implements context.Context.
 func (c *callContext) Value(key any) any {
 	if key == (callKey{}) {
-		return c
+		return c.call
 	}
 	return c.Context.Value(key)
 }
@@ -38,12 +38,11 @@ type pool struct{ index int }
 
 // Get returns the slot of ctx's call.
 func (p pool) Get(ctx context.Context) (redis.Conn, error) {
-	bound, ok := ctx.Value(callKey{}).(*callContext)
+	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
 		return nil, errors.New("lock: redsync asked for a connection outside a call")
 	}
-	bound.call.bind(ctx, bound.Context)
-	return (*conn)(&bound.call.slots[p.index]), nil
+	return (*conn)(&c.slots[p.index]), nil
 }
 
 // conn is a slot as the redis.Conn of its node, for the one command of its
@@ -57,29 +56,21 @@ var (
 
 // SetNX is the acquire of this node.
 func (c *conn) SetNX(string, string, time.Duration) (bool, error) {
-	v, err := c.round()
+	v, err := (*slot)(c).said()
 	return v == yes, err
 }
 
 // Eval is the extension of this node or, after an acquire that failed,
-// redsync's clean-up: the call does that itself, detached.
+// redsync's clean-up, which is the call's own business.
 func (c *conn) Eval(*redis.Script, ...any) (any, error) {
 	if c.call.kind == opAcquire {
-		c.call.giveUp()
 		return int64(0), nil
 	}
-	v, err := c.round()
+	v, err := (*slot)(c).said()
 	if v == yes {
 		return int64(1), err
 	}
 	return int64(0), err
-}
-
-// round sends the call's round, if nobody has yet, and waits for its verdict.
-func (c *conn) round() (vote, error) {
-	c.call.send()
-	c.call.wait()
-	return (*slot)(c).said()
 }
 
 // said returns the node's vote as far as it counts for redsync: one that is
@@ -133,31 +124,22 @@ func mutexOptions(ttl, nodeTimeout time.Duration) []redsync.Option {
 	}
 }
 
-// viaRedsync runs a call as redsync's round of that kind and returns what
-// redsync says.
-func (r *Redlock) viaRedsync(ctx context.Context, c *call, key string, ttl time.Duration) error {
+// viaRedsync lets redsync count a call that is decided: nil if it was won.
+func (r *Redlock) viaRedsync(c *call, key string, ttl time.Duration) error {
 	options := r.usual
 	if ttl != r.cfg.TTL {
 		options = mutexOptions(ttl, r.cfg.NodeTimeout)
 	}
 	m := r.redsync.NewMutex(key, options...)
-	bound := &callContext{Context: ctx, call: c}
+	bound := &callContext{Context: context.Background(), call: c}
 	if c.kind == opAcquire {
 		return m.TryLockContext(bound)
 	}
-	limited, cancel := context.WithTimeout(bound, r.cfg.NodeTimeout)
-	defer cancel()
-	ok, err := m.ExtendContext(limited)
+	ok, err := m.ExtendContext(bound)
 	if !ok && err == nil {
 		err = redsync.ErrFailed
 	}
 	return err
-}
-
-// direct runs a call without redsync: the same round, the same verdict, no
-// goroutines. The differential test compares the two.
-func (r *Redlock) direct(ctx context.Context, c *call) error {
-	return c.decide(ctx, r.cfg.NodeTimeout)
 }
 
 // decide sends the round and waits for its verdict, for at most limit.
@@ -190,10 +172,14 @@ var deadlines = sync.Pool{New: func() any {
 }}
 
 // run runs an acquire or an extension to its verdict; nil means that it was
-// won. A release decides nothing: it is always direct.
+// won: nothing is held that redsync has not counted. The call's own count says
+// when there is nothing to wait for any more, and whether there is anything to
+// win; with Direct it stands alone. A differential test compares the two. A
+// release decides nothing, and is not counted.
 func (r *Redlock) run(ctx context.Context, c *call, key string, ttl time.Duration) error {
-	if r.cfg.Direct {
-		return r.direct(ctx, c)
+	err := c.decide(ctx, r.cfg.NodeTimeout)
+	if err != nil || r.cfg.Direct {
+		return err
 	}
-	return r.viaRedsync(ctx, c, key, ttl)
+	return r.viaRedsync(c, key, ttl)
 }

@@ -184,12 +184,12 @@ func TestDifferential(t *testing.T) {
 		n := rapid.SampledFrom([]int{1, 3, 5, 7}).Draw(t, "nodes")
 		votes := rapid.SliceOfN(rapid.SampledFrom([]vote{yes, no, failed}), n, n).Draw(t, "votes")
 		order := rapid.Permutation(indexes(n)).Draw(t, "order")
-		viaRedsync, direct := judgeBy(n, votes, order, false), judgeBy(n, votes, order, true)
-		if viaRedsync != direct {
-			t.Fatalf("redsync: %v, direct: %v", viaRedsync, direct)
+		verdict, granted := judge(n, votes, order)
+		if granted != (verdict == won) {
+			t.Fatalf("redsync grants: %v, the call's verdict: %v", granted, verdict)
 		}
-		if want := finalVerdict(votes); direct != want {
-			t.Fatalf("%v, want %v", direct, want)
+		if want := finalVerdict(votes); verdict != want {
+			t.Fatalf("%v, want %v", verdict, want)
 		}
 	})
 }
@@ -204,9 +204,10 @@ func indexes(n int) []int {
 
 var errBroken = errors.New("broken")
 
-// judgeBy plays the nodes' answers to one of the two.
-func judgeBy(n int, votes []vote, order []int, direct bool) outcome {
-	r := newRedlock(new(node.Set), Config{Unguarded: true, Direct: direct}.withDefaults())
+// judge plays the nodes' answers, and returns the call's verdict and whether
+// redsync would have granted.
+func judge(n int, votes []vote, order []int) (outcome, bool) {
+	r := newRedlock(new(node.Set), Config{Unguarded: true}.withDefaults())
 	r.redsync = redsyncOver(n)
 	c := newCall(opAcquire, make([]*node.Node, n), func(_ *slot, value any) (vote, error) {
 		if value == nil {
@@ -224,11 +225,8 @@ func judgeBy(n int, votes []vote, order []int, direct bool) outcome {
 			c.slots[i].Reply(nil, votes[i], nil)
 		}
 	}()
-	err := r.run(context.Background(), c, "k", time.Minute)
-	if (err == nil) != (c.outcome() == won) {
-		return undecided // redsync and the count disagree: equal to no verdict
-	}
-	return c.outcome()
+	_ = c.decide(context.Background(), time.Minute)
+	return c.outcome(), r.viaRedsync(c, "k", time.Minute) == nil
 }
 
 func TestRankedFence(t *testing.T) {
