@@ -42,7 +42,7 @@ func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call
 	c := newCall(opAcquire, r.nodes, readAcquire)
 	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
 	if r.guard == nil {
-		c.command(acquireScript, acquireScript.Command([]string{key}, value, ttl.Milliseconds()))
+		c.command(nil, []any{"set", key, value, "px", ttl.Milliseconds(), "nx"})
 		return c
 	}
 	c.guard, c.complete = r.guard, make(chan struct{})
@@ -51,10 +51,25 @@ func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call
 	return c
 }
 
-// readAcquire reads the answer to an acquire: a fence, or {holder, TTL}.
+// whose follows a plain SET that found a lock: the script tells whose it is,
+// and for how long. It is the try's own after a SET that was sent twice.
+func (s *slot) whose() {
+	set := s.op.Args
+	s.asked = true
+	s.op.Script, s.op.Args = acquireScript, acquireScript.Command([]string{set[1].(string)}, set[2], set[4])
+	s.node().Send(&s.op)
+}
+
+// readAcquire reads the answer to an acquire: OK, a fence, or {holder, TTL}.
 func readAcquire(s *slot, value any) (vote, error) {
 	switch v := value.(type) {
+	case int64:
+		s.reply.fence = v
+		return yes, nil
 	case string:
+		if v == "OK" {
+			return yes, nil
+		}
 		fence, err := strconv.ParseInt(v, 10, 64)
 		if err != nil {
 			return failed, fmt.Errorf("unexpected fence %q", capped(v))

@@ -44,8 +44,14 @@ func (s *slot) Bind(op *node.Op) {
 // Peek implements node.Peeker.
 func (s *slot) Peek(_ *node.Op, value any) {
 	g := s.call.guard
-	if text, ok := value.(string); ok && g != nil {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+	if g == nil {
+		return
+	}
+	switch v := value.(type) {
+	case int64:
+		g.reached(s.i, v)
+	case string:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
 			g.reached(s.i, n)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redfence/redfence/internal/node"
+	"github.com/redfence/redfence/internal/testenv"
 )
 
 // TestL04_EveryCountDecides goes through every order in which the nodes can
@@ -227,6 +228,35 @@ func judge(n int, votes []vote, order []int) (outcome, bool) {
 	}()
 	_ = c.decide(context.Background(), time.Minute)
 	return c.outcome(), r.viaRedsync(c, "k", time.Minute) == nil
+}
+
+// TestPlainAcquireAsksWhose: an unguarded acquire is a plain SET; one that
+// finds a lock learns whose it is, and it may be its own, sent before.
+func TestPlainAcquireAsksWhose(t *testing.T) {
+	servers := testenv.Redis(t, 3)
+	r := locker(t, clientsOf(servers), Config{Unguarded: true})
+	key, token := r.key("x"), newToken()
+	value := valueOf(token, "me", 0)
+	for _, s := range servers[:2] { // the first sending, whose replies were lost
+		must(t, s.Client().Set(t.Context(), key, value, time.Minute).Err())
+	}
+	own := r.acquireCall(key, token, value, time.Minute)
+	must(t, own.decide(t.Context(), time.Minute))
+	eventually(t, time.Second, func() error {
+		if n := len(holders(t, servers, key)); n != 3 {
+			return fmt.Errorf("%d nodes hold the lock", n)
+		}
+		return nil
+	})
+	other := r.acquireCall(key, newToken(), valueOf(newToken(), "you", 0), time.Minute)
+	if err := other.decide(t.Context(), time.Minute); err == nil || other.outcome() != refused {
+		t.Fatalf("another's try: %v, %v", err, other.outcome())
+	}
+	for _, e := range other.causes() {
+		if !errors.Is(e.Err, ErrTaken) && !errors.Is(e.Err, errNoAnswer) || e.Holder != "me" && e.Holder != "" {
+			t.Errorf("node %d: %v, held by %q", e.Index, e.Err, e.Holder)
+		}
+	}
 }
 
 func TestRankedFence(t *testing.T) {

@@ -142,15 +142,15 @@ func TestScriptAcquireGuarded(t *testing.T) {
 	if b.get("l") != "" || b.get(counterKey) != "" {
 		t.Error("a node that does not vote was changed")
 	}
-	b.expect("1", acquireGuardedScript, keys, tokenA+" me", 60_000, marker, 0)
-	b.expect("2", acquireGuardedScript, keys, tokenA+" me", 60_000, marker, 1) // the same again
+	b.expect(int64(1), acquireGuardedScript, keys, tokenA+" me", 60_000, marker, 0)
+	b.expect(int64(2), acquireGuardedScript, keys, tokenA+" me", 60_000, marker, 1) // the same again
 	taken := b.run(acquireGuardedScript, keys, tokenB+" you", 1000, marker, 100).([]any)
 	if len(taken) != 2 || taken[0] != tokenA+" me" || b.get(counterKey) != "2" {
 		t.Errorf("taken: %v, counter %s", taken, b.get(counterKey))
 	}
 	must(t, b.client.Del(t.Context(), "l").Err())
-	b.expect("50", acquireGuardedScript, keys, tokenB+" you", 1000, marker, 50) // moves up
-	b.expect("51", acquireGuardedScript, keys, tokenB+" you", 1000, marker, 50)
+	b.expect(int64(50), acquireGuardedScript, keys, tokenB+" you", 1000, marker, 50) // moves up
+	b.expect(int64(51), acquireGuardedScript, keys, tokenB+" you", 1000, marker, 50)
 	b.set(counterKey, "9007199254740993") // 2^53 + 1: no double has it
 	b.expect("9007199254740994", acquireGuardedScript, keys, tokenB+" you", 1000, marker, 50)
 	b.set(counterKey, "9223372036854775806")

@@ -13,7 +13,7 @@ type slot struct {
 	reply reply
 
 	seeded bool // the lock was put back there
-	asked  bool // for the node's standing
+	asked  bool // a second question followed the command
 	clear  bool // the node has certainly not granted anything
 	again  bool // the release was sent twice
 }
@@ -33,6 +33,10 @@ func (s *slot) node() *node.Node { return s.call.nodes[s.i] }
 func (s *slot) Reply(_ *node.Op, value any, err error) {
 	if err == nil && s.call.guard != nil && isMismatch(value) && !s.asked {
 		s.ask()
+		return
+	}
+	if err == nil && value == nil && s.call.kind == opAcquire && s.op.Script == nil {
+		s.whose()
 		return
 	}
 	if s.call.kind == opRelease && uncertain(err) && !s.again {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,6 +33,7 @@ func (n *Node) loop() {
 // drain sends pipelines until nothing is queued or the node is down.
 func (n *Node) drain() {
 	for {
+		runtime.Gosched() // callers that are about to queue something come along
 		ops := n.take()
 		if len(ops) == 0 {
 			return

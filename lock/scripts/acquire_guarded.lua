@@ -7,27 +7,28 @@
 -- ARGV[3] the marker as it was last read over this connection
 -- ARGV[4] a counter that another node has reached: this one moves up to it, so
 --         that the nodes stay close together
--- Returns the fence, as a string, when the lock is the token's now, also when
--- it was already: then its TTL starts anew. Else {value of the holder, its
--- remaining TTL in milliseconds}. With another marker {}: no vote; ask
--- standing.lua.
-if redis.call('GET', KEYS[2]) ~= ARGV[3] then
+-- Returns the fence, as a string where a double cannot hold it, when the lock is
+-- the token's now, also when it was already: then its TTL starts anew. Else
+-- {value of the holder, its remaining TTL in milliseconds}. With another marker
+-- {}: no vote; ask standing.lua.
+local call = redis.call
+if call('GET', KEYS[2]) ~= ARGV[3] then
   return {}
 end
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  local holder = redis.call('GET', KEYS[1])
+if not call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then
+  local holder = call('GET', KEYS[1])
   if string.sub(holder, 1, 32) ~= string.sub(ARGV[1], 1, 32) then
-    return {holder, redis.call('PTTL', KEYS[1])}
+    return {holder, call('PTTL', KEYS[1])}
   end
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  call('PEXPIRE', KEYS[1], ARGV[2])
 end
-local fence = redis.call('INCR', KEYS[3])
+local fence = call('INCR', KEYS[3])
 -- Doubles: this may come out equal above 2^53, never greater when it is not.
 if tonumber(ARGV[4]) > fence then
-  redis.call('SET', KEYS[3], ARGV[4])
+  call('SET', KEYS[3], ARGV[4])
   fence = tonumber(ARGV[4])
 end
 if fence < 9007199254740992 then
-  return string.format('%.0f', fence)
+  return fence
 end
-return redis.call('GET', KEYS[3])
+return call('GET', KEYS[3])
