@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,10 @@ const (
 // has a bound of its own.
 const settleLimit = 20 * time.Second
 
+// calmAfter is how long the load goes on after the last fault of a schedule
+// that was cut down.
+const calmAfter = 2 * time.Second
+
 // controller does one run.
 type controller struct {
 	setup   history.Setup
@@ -44,6 +49,7 @@ type controller struct {
 	cluster cluster.Cluster
 	record  *recorder.Recorder
 	load    *workload.Load
+	steps   []nemesis.Step
 
 	mu     sync.Mutex // guards faults
 	faults []history.Fault
@@ -89,13 +95,16 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(c.bin)) }()
 	progress.say("starting %d Redis nodes, a ledger and %d engine instances", c.setup.Nodes, c.setup.Instances)
+	if c.steps, err = c.schedule(); err != nil {
+		return nil, err
+	}
 	if c.cluster, err = c.start(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.cluster.Close()) }()
 	c.load = workload.New(workload.Options{
 		Instances: c.cluster.Instances(), Seed: c.setup.Seed, Clock: c.clock,
-		KeysPerSecond: c.rate, LatePerSecond: c.rate,
+		KeysPerSecond: c.rate, LatePerSecond: c.rate, Lease: lease, Transfers: c.cluster.Transfers(), Lockers: c.cluster.Lockers(),
 	})
 	defer c.load.Close()
 	c.began = time.Now()
@@ -112,7 +121,7 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
 	options := cluster.Options{
 		Nodes: c.setup.Nodes, Instances: c.setup.Instances, Recorder: c.record.URL(), Dir: c.dir, Mutant: c.setup.Mutant,
-		Engine: c.setup.Engine, Policy: c.setup.Policy, Lease: lease,
+		Engine: c.setup.Engine, Policy: c.setup.Policy, Lease: lease, SmallDisk: c.needsDisk(), Unbiased: c.setup.Preset == "cycles",
 	}
 	if c.setup.Rehearsal {
 		return cluster.StartRehearsal(ctx, options)
@@ -122,6 +131,21 @@ func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
 		return nil, err
 	}
 	return cluster.StartLocal(ctx, binary, options)
+}
+
+// schedule plans the faults.
+func (c *controller) schedule() ([]nemesis.Step, error) { return plan(c.setup).Steps() }
+
+func plan(s history.Setup) nemesis.Plan {
+	return nemesis.Plan{
+		Preset: s.Preset, Only: s.Only, Without: s.Without, Keep: s.Keep, Seed: s.Seed, Duration: s.Duration,
+		Topology: nemesis.Topology{Nodes: s.Nodes, Instances: s.Instances},
+	}
+}
+
+// needsDisk reports whether the schedule fills the disk.
+func (c *controller) needsDisk() bool {
+	return slices.ContainsFunc(c.steps, func(s nemesis.Step) bool { return s.Kind == history.FillDisk })
 }
 
 // perform runs load and schedule side by side, lets everything settle, and
@@ -148,15 +172,13 @@ func (c *controller) disturb(ctx context.Context) error {
 		return err
 	}
 	began := c.clock()
-	topology := nemesis.Topology{Nodes: c.setup.Nodes, Instances: c.setup.Instances}
-	steps, err := nemesis.Schedule(c.setup.Preset, c.setup.Seed, c.setup.Duration, topology)
-	if err != nil {
-		return err
-	}
-	if err := nemesis.Run(ctx, c.cluster, steps, c.clock, c.tell); err != nil {
+	if err := nemesis.Run(ctx, c.cluster, c.steps, c.clock, c.tell); err != nil {
 		return err
 	}
 	c.settle(ctx)
+	if len(c.setup.Keep) > 0 { // a shorter schedule makes a shorter run
+		return wait(ctx, calmAfter)
+	}
 	return wait(ctx, began+c.setup.Duration-c.clock())
 }
 
@@ -223,9 +245,27 @@ func (c *controller) collect(ctx context.Context) (*history.History, error) {
 			keys = append(keys, op.Key)
 		}
 	}
-	var err error
-	h.Rows, err = c.cluster.Rows(ctx, keys)
-	return h, err
+	var errs [3]error
+	h.Locks, errs[0] = c.locksLeft(ctx)
+	h.Rows, errs[1] = c.cluster.Rows(ctx, keys)
+	h.Accounts, errs[2] = c.cluster.Accounts(ctx)
+	return h, errors.Join(errs[:]...)
+}
+
+// lockLimit is longer than any lock lives without its holder.
+const lockLimit = 15 * time.Second
+
+// locksLeft waits until no lock is left, and returns those that do not go.
+func (c *controller) locksLeft(ctx context.Context) (left []string, err error) {
+	for end := c.clock() + lockLimit; c.clock() < end; {
+		if left, err = c.cluster.Locks(ctx); err != nil || len(left) == 0 {
+			return left, err
+		}
+		if err := wait(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
 }
 
 // missingServers says why only a rehearsal is possible; nil: it is not.

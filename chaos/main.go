@@ -55,6 +55,8 @@ type runCommand struct {
 	Instances int           `default:"3" help:"Engine instances."`
 	Rate      int           `default:"60" help:"Fresh keys per second, and as many late duplicates."`
 	Policy    string        `default:"hold" enum:"hold,retry" help:"What happens to abandoned claims: ${enum}."`
+	Fault     []string      `help:"Draw from these faults instead of the preset's: ${faults}." placeholder:"LIST"`
+	Keep      []int         `help:"Do only these episodes of the schedule, by number from 0, moved up." placeholder:"LIST"`
 	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
 	Engine    string        `default:"redfence" enum:"${engines}" help:"What the instances serve with: ${enum}. The others are baselines, what people compose in good faith."`
 	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
@@ -100,7 +102,8 @@ func main() {
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var cli commands
 	parser := kong.Must(&cli, kong.Name("chaos"), kong.Description("Kill Redis nodes under load, and judge."), kong.Writers(stdout, stderr),
-		kong.Vars{"presets": strings.Join(nemesis.Presets(), ","), "engines": strings.Join(baseline.Names(), ",")})
+		kong.Vars{"presets": strings.Join(nemesis.Presets(), ","), "faults": strings.Join(nemesis.Episodes(), ", "),
+			"engines": strings.Join(baseline.Names(), ",")})
 	parsed, err := parser.Parse(longFlags(args))
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "chaos: %v (see -help)\n", err)
@@ -163,14 +166,14 @@ func longFlags(args []string) []string {
 }
 
 // durations of the presets.
-var durations = map[string]time.Duration{"standard": 10 * time.Minute, "soak": time.Hour}
+var durations = map[string]time.Duration{"standard": 10 * time.Minute, "soak": time.Hour, "cycles": 6 * time.Minute}
 
 const usualDuration = time.Minute
 
 func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, error) {
 	setup := history.Setup{
 		Seed: r.Seed, Duration: r.Duration, Nodes: r.Nodes, Instances: r.Instances, Rehearsal: r.Rehearse, Mutant: r.Mutant,
-		Preset: r.Preset, Policy: r.Policy, Engine: r.Engine,
+		Preset: r.Preset, Policy: r.Policy, Engine: r.Engine, Only: r.Fault, Keep: r.Keep, Rate: r.Rate, Lease: lease,
 	}
 	if setup.Duration == 0 {
 		setup.Duration = cmp.Or(durations[r.Preset], usualDuration)
@@ -186,7 +189,13 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 	if setup.Rehearsal && setup.Engine != baseline.Ours {
 		return report.Report{}, fmt.Errorf("chaos: -engine %s needs instances as processes, which a rehearsal has not", setup.Engine)
 	}
-	if setup.Rehearsal && setup.Preset != "quick" && setup.Preset != "all-down" {
+	if !setup.Rehearsal && !cluster.CanFillDisk() {
+		setup.Without = []string{"fill-disk"}
+	}
+	if _, err := plan(setup).Steps(); err != nil {
+		return report.Report{}, err
+	}
+	if setup.Rehearsal && (len(setup.Only) > 0 || setup.Preset != "quick" && setup.Preset != "all-down" && setup.Preset != "cycles") {
 		return report.Report{}, fmt.Errorf("chaos: the faults of -preset %s need processes, which a rehearsal has not", setup.Preset)
 	}
 	if setup.Instances < 1 || r.Rate < 1 {

@@ -2,8 +2,10 @@ package lock
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync"
 
+	"github.com/redfence/redfence/internal/failpoint"
 	"github.com/redfence/redfence/internal/node"
 )
 
@@ -92,6 +94,9 @@ func (c *call) send() {
 	if !first {
 		return
 	}
+	if c.kind == opAcquire && failpoint.Chance("bare-majority") {
+		c.leaveOut()
+	}
 	if c.guard != nil {
 		c.guard.order.Lock()
 	}
@@ -107,6 +112,19 @@ func (c *call) send() {
 	c.sent = true
 	c.settle(c.votes.decide(len(c.slots)))
 	c.mu.Unlock()
+}
+
+// leaveOut lets a call ask a bare majority only, for chaos: rivals that one
+// meets are seldom met by a call of all nodes.
+func (c *call) leaveOut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range rand.Perm(len(c.slots))[len(c.slots)/2+1:] {
+		if s := &c.slots[i]; s.vote == out {
+			s.vote, s.err, s.clear = failed, errNoAnswer, true
+			c.votes.failed++
+		}
+	}
 }
 
 // settle records the verdict; the first one stands.

@@ -14,6 +14,8 @@ import (
 	"github.com/redfence/redfence/chaos/internal/instance"
 	"github.com/redfence/redfence/chaos/internal/recorder"
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/lock"
+	"github.com/redfence/redfence/observe"
 	"github.com/redfence/redfence/redfencehttp"
 )
 
@@ -35,13 +37,21 @@ func openEngine(ctx context.Context, o options, nodes []redis.UniversalClient, p
 	if err != nil {
 		return nil, nil, err
 	}
-	routes := &instance.Routes{}
-	eng, err := redfence.New(ctx, redfence.Config{Nodes: nodes, Ledger: ledger, Owner: o.name, Observer: routes})
+	to := recorder.NewClient(o.recorder)
+	routes, breakers := &instance.Routes{}, instance.TellBreakers(o.name, to)
+	eng, err := redfence.New(ctx, redfence.Config{Nodes: nodes, Ledger: ledger, Owner: o.name, Observer: observe.Tee(routes, breakers)})
 	if err != nil {
+		breakers.Close()
 		return nil, nil, errors.Join(err, ledger.Close())
 	}
-	end := func(ctx context.Context) error { return errors.Join(eng.Close(ctx), ledger.Close()) }
-	service := &instance.Service{Name: o.name, Recorder: recorder.NewClient(o.recorder), Routes: routes}
+	service := &instance.Service{Name: o.name, Recorder: to, Routes: routes}
+	end := func(ctx context.Context) error {
+		defer breakers.Close()
+		return errors.Join(eng.Close(ctx), closeRedlock(service), ledger.Close())
+	}
+	if err := o.serveMore(ctx, service, nodes, pool); err != nil {
+		return nil, nil, errors.Join(err, end(ctx))
+	}
 	if service.Options, err = o.middleware(); err != nil {
 		return nil, nil, errors.Join(err, end(ctx))
 	}
@@ -50,6 +60,30 @@ func openEngine(ctx context.Context, o options, nodes []redis.UniversalClient, p
 		return nil, nil, errors.Join(err, end(ctx))
 	}
 	return handler, end, nil
+}
+
+// serveMore gets ready for transfers and plain locks, as far as asked for.
+func (o options) serveMore(ctx context.Context, service *instance.Service, nodes []redis.UniversalClient, pool *pgxpool.Pool) error {
+	if o.transfers {
+		if _, err := pool.Exec(ctx, instance.AccountTables); err != nil {
+			return err
+		}
+	}
+	if !o.redlock {
+		return nil
+	}
+	redlock, err := lock.New(ctx, nodes, lock.Config{TTL: instance.LockTTL, MaxTTL: instance.RedlockMaxTTL, Owner: o.name})
+	if err == nil {
+		service.Redlock = redlock
+	}
+	return err
+}
+
+func closeRedlock(s *instance.Service) error {
+	if redlock, ok := s.Redlock.(*lock.Redlock); ok {
+		return redlock.Close()
+	}
+	return nil
 }
 
 // openBaseline returns the service behind a baseline.

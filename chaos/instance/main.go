@@ -33,6 +33,7 @@ type options struct {
 	engine, policy       string
 	lease, maxProcessing time.Duration
 	retention            time.Duration
+	transfers, redlock   bool
 }
 
 func main() {
@@ -46,6 +47,8 @@ func main() {
 	flag.DurationVar(&o.lease, "lease", 10*time.Second, "lease of a claim")
 	flag.DurationVar(&o.maxProcessing, "max-processing", 5*time.Minute, "longest execution")
 	flag.DurationVar(&o.retention, "retention", 24*time.Hour, "how long a response is kept")
+	flag.BoolVar(&o.transfers, "transfers", false, "serve transfers between accounts")
+	flag.BoolVar(&o.redlock, "redlock", false, "serve locks of a guarded deployment, which has begun")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -14,3 +14,7 @@ func Hit(context.Context, string) error { return nil }
 // Mutant reports whether the named rule is broken on purpose; false without
 // the tag chaos.
 func Mutant(string) bool { return false }
+
+// Chance draws whether something happens that is seldom without chaos; false
+// without the tag chaos.
+func Chance(string) bool { return false }

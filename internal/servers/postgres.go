@@ -233,6 +233,14 @@ func (p *Postgres) DatabaseURL(name string) string {
 	return u.String()
 }
 
+// User returns whom the server runs as.
+func (p *Postgres) User() (uid, gid int) {
+	if p.cred == nil {
+		return os.Getuid(), os.Getgid()
+	}
+	return int(p.cred.Uid), int(p.cred.Gid)
+}
+
 // Pid returns the postmaster's process id, 0 while the server is down.
 func (p *Postgres) Pid() int {
 	p.mu.Lock()

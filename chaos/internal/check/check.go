@@ -70,8 +70,9 @@ func (r Result) Count(class Class) int {
 func Judge(h *history.History) Result {
 	j := newJudge(h)
 	for _, check := range []func(*judge){
-		starts, fences, responses, executions, refusals, finals, rows,
-		answers, probes, outages,
+		starts, fences, responses, linearAnswers, executions, refusals, finals, rows, sinks, money,
+		exclusion, lockFences, registers,
+		answers, probes, outages, leftovers, bounds,
 		faults, floor,
 	} {
 		check(j)
@@ -93,7 +94,9 @@ type Exceptions struct {
 func JudgeSafety(h *history.History, ex Exceptions) []Violation {
 	j := newJudge(h)
 	j.exceptions = ex
-	for _, check := range []func(*judge){starts, fences, responses, executions, refusals, rows} {
+	for _, check := range []func(*judge){
+		starts, fences, responses, linearAnswers, executions, refusals, rows, sinks, money, exclusion, lockFences, registers,
+	} {
 		check(j)
 	}
 	return slices.DeleteFunc(j.found, func(v Violation) bool { return v.Class != Safety })
@@ -106,8 +109,10 @@ type judge struct {
 	ops     map[string][]history.Op
 	effects map[string][]history.Effect
 	rows    map[string]history.Row
-	outages []Outage
-	found   []Violation
+	// transfers by key.
+	transfers map[string][]history.Transfer
+	outages   []Outage
+	found     []Violation
 
 	exceptions Exceptions
 }
@@ -115,7 +120,12 @@ type judge struct {
 func newJudge(h *history.History) *judge {
 	j := &judge{
 		History: h, ops: map[string][]history.Op{}, effects: map[string][]history.Effect{}, rows: map[string]history.Row{},
-		outages: totalOutages(h),
+		transfers: map[string][]history.Transfer{}, outages: totalOutages(h),
+	}
+	if h.Accounts != nil {
+		for _, t := range h.Accounts.Transfers {
+			j.transfers[t.Key] = append(j.transfers[t.Key], t)
+		}
 	}
 	sent := slices.Clone(h.Ops)
 	slices.SortStableFunc(sent, func(a, b history.Op) int { return cmp.Compare(a.Sent, b.Sent) })

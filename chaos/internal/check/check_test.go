@@ -43,7 +43,7 @@ func add(h *history.History, kind, key string, at time.Duration, fence int64) {
 		route = "fallback"
 	}
 	for _, k := range []string{history.Start, history.Done, history.End} {
-		h.Effects = append(h.Effects, history.Effect{At: at, Kind: k, Key: key, Execution: "x" + key, Fence: fence, Attempt: 1, Route: route})
+		h.Effects = append(h.Effects, history.Effect{At: at, Kind: k, Key: key, Execution: "x" + key, Fence: fence, Attempt: 1, Route: route, Instance: "instance-0"})
 	}
 	h.Ops = append(h.Ops, answer(kind, key, at))
 	h.Rows = append(h.Rows, history.Row{Key: key, State: "completed", Fence: fence})
@@ -85,10 +85,17 @@ func TestGoodRunIsFine(t *testing.T) {
 		t.Errorf("%s: %+v", r.Class(), r.Violations)
 	}
 	f := r.Figures
-	f.Outages, f.Normal, f.Outage = nil, Latency{}, Latency{}
+	if len(f.Seconds) < 40 || f.Seconds[10].Fallback != 10 || f.Seconds[9].Primary != 10 || f.Seconds[3].Served != 10 {
+		t.Errorf("seconds: %+v", f.Seconds)
+	}
+	f.Outages, f.Normal, f.Outage, f.Seconds = nil, Latency{}, Latency{}, nil
+	ten := Latency{1, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}
 	want := Figures{
 		Keys: 301, Requests: 901, Answered: 901, Replays: 600, Acknowledged: 301, Kills: 1, Faults: 2,
 		Primary: 201, Fallback: 100, Back: []time.Duration{second + 10*time.Millisecond},
+		Holds:        map[string]int{},
+		Recovery:     Recovery{Outages: 1, Served: ten, Primary: Latency{Count: 1}},
+		Availability: Availability{Requests: 90, Served: 90},
 	}
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)

@@ -29,7 +29,15 @@ func answers(j *judge) {
 // mayBeUnknown reports whether nobody knows how a key ended, and a fault of
 // this run explains it.
 func (j *judge) mayBeUnknown(key string) bool {
-	return j.rows[key].State == "unknown" && slices.ContainsFunc(j.Faults, func(f history.Fault) bool { return f.LosesOutcomes() })
+	if j.rows[key].State != "unknown" {
+		return false
+	}
+	return j.panics(key) || slices.ContainsFunc(j.Faults, func(f history.Fault) bool { return f.LosesOutcomes() })
+}
+
+// panics reports whether the handler of a key was asked to.
+func (j *judge) panics(key string) bool {
+	return slices.ContainsFunc(j.ops[key], func(op history.Op) bool { return op.Asked == history.Panics })
 }
 
 // probes: soon after the last fault every instance serves fresh keys by the

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
@@ -14,12 +15,29 @@ func faults(j *judge) {
 			j.report(Invalid, "fault not proven", "", "%s at %s: %s", f.Action, seconds(f.At), f.Err)
 		}
 	}
+	for kind, n := range j.missed() {
+		j.report(Invalid, "fault never hit", "", "%s was tried %d times, and nothing passed that it could have hit", kind, n)
+	}
 	if len(j.Faults) == 0 {
 		j.report(Invalid, "no faults", "", "nothing was broken")
 	}
-	if len(j.outages) == 0 && nemesis.KillsAll(j.Setup.Preset) {
+	if len(j.outages) == 0 && (nemesis.Plan{Preset: j.Setup.Preset, Only: j.Setup.Only}).KillsAll() && j.Setup.Keep == nil {
 		j.report(Invalid, "no outage of all nodes", "", "%d faults", len(j.Faults))
 	}
+}
+
+// triesEnough is how often a kind of fault may miss before that says something.
+const triesEnough = 3
+
+// missed counts the tries of the kinds of faults that have never hit anything.
+func (j *judge) missed() map[string]int {
+	tries, hit := map[string]int{}, map[string]bool{}
+	for _, f := range j.Faults {
+		tries[f.Kind]++
+		hit[f.Kind] = hit[f.Kind] || !f.Missed
+	}
+	maps.DeleteFunc(tries, func(kind string, n int) bool { return hit[kind] || n < triesEnough })
+	return tries
 }
 
 // leastRate is the floor of answered requests per second, far below what the
@@ -80,10 +98,29 @@ type Figures struct {
 	// Back is how long after the last fault each instance first served a
 	// fresh key by the primary route, as far as it did.
 	Back []time.Duration `json:"back_on_primary"`
+	// Lapses lists every second start under Retry.
+	Lapses []Lapse `json:"lapses,omitempty"`
+	// Missed is how many faults met nothing that they could have hit.
+	Missed int `json:"missed"`
+	// Holds are times that plain locks were held, Transfers rows of DoTx.
+	Holds        map[string]int `json:"holds"`
+	Transfers    int            `json:"transfers"`
+	Recovery     Recovery       `json:"recovery"`
+	Availability Availability   `json:"availability"`
+	Seconds      []Second       `json:"seconds"`
 }
 
 func (j *judge) figures() Figures {
-	f := Figures{Requests: len(j.Ops), Keys: len(j.keys), Faults: len(j.Faults), Outages: j.outages}
+	f := Figures{
+		Requests: len(j.Ops), Keys: len(j.keys), Faults: len(j.Faults), Outages: j.outages, Holds: map[string]int{},
+		Lapses: j.lapses(), Recovery: j.recovery(), Availability: j.availability(), Seconds: j.perSecond(),
+	}
+	if j.Accounts != nil {
+		f.Transfers = len(j.Accounts.Transfers)
+	}
+	for _, e := range ofKind(j.Effects, history.Acquired) {
+		f.Holds[e.Locker]++
+	}
 	for _, row := range j.rows {
 		if row.State == "unknown" {
 			f.Unknown++
@@ -112,6 +149,9 @@ func (j *judge) figures() Figures {
 		}
 	}
 	for _, fault := range j.Faults {
+		if fault.Missed {
+			f.Missed++
+		}
 		if fault.Kind == history.KillNode && fault.Err == "" {
 			f.Kills++
 		}

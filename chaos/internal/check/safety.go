@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
 )
@@ -17,17 +16,21 @@ func starts(j *judge) {
 			continue
 		}
 		one, two := begun[0], begun[1]
-		if j.Setup.Policy == "retry" && j.faultBetween(one.At, two.At) {
-			continue // a lapse; figures count it
+		if j.Setup.Policy == "retry" && j.allLapsed(begun) {
+			continue // figures list them
 		}
 		j.report(Safety, "double start", key, "%d starts: %s at %s (%s route, fence %d), then %s at %s (%s route, fence %d)",
 			len(begun), one.Instance, seconds(one.At), one.Route, one.Fence, two.Instance, seconds(two.At), two.Route, two.Fence)
 	}
 }
 
-// faultBetween reports whether anything was broken between two moments.
-func (j *judge) faultBetween(from, to time.Duration) bool {
-	return slices.ContainsFunc(j.Faults, func(f history.Fault) bool { return f.Done >= from && f.At <= to })
+func (j *judge) allLapsed(begun []history.Effect) bool {
+	for i := 1; i < len(begun); i++ {
+		if !j.lapsed(begun[i-1], begun[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func ofKind(effects []history.Effect, kind string) []history.Effect {
@@ -81,7 +84,8 @@ func executions(j *judge) {
 			if !op.OK() {
 				continue
 			}
-			started, done := false, false
+			started := slices.ContainsFunc(j.transfers[key], func(t history.Transfer) bool { return t.Execution == op.Execution })
+			done := started
 			for _, e := range j.effects[key] {
 				mine := e.Execution == op.Execution
 				started = started || mine && e.Kind == history.Start
@@ -106,8 +110,7 @@ func refusals(j *judge) {
 			continue
 		}
 		for _, op := range j.ops[key] {
-			refused := op.Status == http.StatusConflict || op.Status == http.StatusGone || op.Status == http.StatusUnprocessableEntity
-			if refused && op.Sent > first.Got {
+			if isRefusal(op) && op.Sent > first.Got {
 				j.report(Safety, "refused after an answer", key, "%d %s at %s after a durable answer at %s",
 					op.Status, op.Body, seconds(op.Got), seconds(first.Got))
 				break

@@ -5,27 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
-	"github.com/redfence/redfence/chaos/internal/proxy"
 	"github.com/redfence/redfence/internal/servers"
-)
-
-// How bad a bad link is, and how long a stall lasts.
-const (
-	slowBy   = 30 * time.Millisecond
-	stallFor = time.Second
 )
 
 // Do implements Cluster.
 func (c *Local) Do(ctx context.Context, a history.Action) (proof string, err error) {
-	node, member := c.stores.Redis[a.Node], c.member(a.Instance)
+	switch a.On() {
+	case "node":
+		return c.doNode(ctx, a)
+	case "postgres":
+		return c.doPostgres(ctx, a)
+	}
+	if proof, known, err := c.doLinks(ctx, a); known {
+		return proof, err
+	}
+	return c.doInstance(ctx, a)
+}
+
+func (c *Local) doNode(ctx context.Context, a history.Action) (proof string, err error) {
+	node := c.stores.Redis[a.Node]
 	switch a.Kind {
 	case history.KillNode:
 		return killed(ctx, node.Pid(), node.Kill, node.Addr())
 	case history.RestartNode:
-		return c.restartNode(ctx, node)
+		return restarted(ctx, node, node.Restart, "on an empty folder")
+	case history.RebootNode:
+		return restarted(ctx, node, node.RestartKeepingData, "with its data")
 	case history.PauseNode:
 		return "stopped", node.Pause()
 	case history.ResumeNode:
@@ -35,32 +44,15 @@ func (c *Local) Do(ctx context.Context, a history.Action) (proof string, err err
 	case history.LapseLocks:
 		return lapsed(ctx, node)
 	case history.StallNode:
-		return "stalled for " + stallFor.String(), node.Client().Do(ctx, "CLIENT", "PAUSE", stallFor.Milliseconds(), "ALL").Err()
-	case history.CutRedis, history.HoldReplies, history.SlowRedis, history.HealRedis:
-		for _, link := range member.Redis {
-			link.Set(linkFaults[a.Kind])
-		}
-		return "links set", nil
-	case history.CutPostgres, history.HealPostgres:
-		member.Postgres.Set(linkFaults[a.Kind])
-		return "link set", nil
-	case history.DropReply:
-		member.Postgres.CutReplies(1)
-		return "armed", nil
-	case history.KillInstance, history.StartInstance, history.StopInstance, history.WakeInstance:
-		return c.doInstance(ctx, a)
-	default:
-		return c.doPostgres(ctx, a)
+		return stalled(ctx, node)
+	case history.EvictNode:
+		return evicted(ctx, node)
+	case history.SlowNode:
+		return c.slowNode(a.Node), nil
+	case history.QuickenNode:
+		return c.quickenNode(a.Node)
 	}
-}
-
-var linkFaults = map[string]proxy.Faults{
-	history.CutRedis:     {Refuse: true},
-	history.HoldReplies:  {HoldReplies: true},
-	history.SlowRedis:    {Delay: slowBy},
-	history.HealRedis:    {},
-	history.CutPostgres:  {Refuse: true},
-	history.HealPostgres: {},
+	return "", fmt.Errorf("unknown action %q", a.Kind)
 }
 
 // killed kills a server and proves that nothing listens there any more.
@@ -79,14 +71,69 @@ func killed(ctx context.Context, pid int, kill func() error, addr string) (strin
 	return fmt.Sprintf("process %d waited for; %v", pid, err), nil
 }
 
-func (c *Local) restartNode(ctx context.Context, node *servers.Redis) (string, error) {
-	if err := node.Restart(); err != nil {
+func restarted(ctx context.Context, node *servers.Redis, restart func() error, how string) (string, error) {
+	if err := restart(); err != nil {
 		return "", err
 	}
 	if err := node.Client().Ping(ctx).Err(); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("process %d started on an empty folder and answers PING", node.Pid()), nil
+	return fmt.Sprintf("process %d started %s and answers PING", node.Pid(), how), nil
+}
+
+// stallFor is how long a stalled node does not answer.
+const stallFor = time.Second
+
+// stalled has a node answer nobody, and asks it to see that it does not.
+func stalled(ctx context.Context, node *servers.Redis) (string, error) {
+	if err := node.Client().Do(ctx, "CLIENT", "PAUSE", stallFor.Milliseconds(), "ALL").Err(); err != nil {
+		return "", err
+	}
+	soon, cancel := context.WithTimeout(ctx, stallFor/10)
+	defer cancel()
+	if err := node.Client().Ping(soon).Err(); err == nil {
+		return "", errors.New("it answers while it should pause")
+	}
+	return fmt.Sprintf("no PONG within %v of a pause of %v", stallFor/10, stallFor), nil
+}
+
+// evictLimit bounds how long a node may have too little memory.
+const evictLimit = time.Second
+
+// evicted gives a node less memory than it uses, until it has evicted
+// something.
+func evicted(ctx context.Context, node *servers.Redis) (string, error) {
+	before, err := evictedKeys(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	client := node.Client()
+	restore := func() error {
+		return errors.Join(client.ConfigSet(ctx, "maxmemory", "0").Err(), client.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+	}
+	err = errors.Join(client.ConfigSet(ctx, "maxmemory-policy", "allkeys-random").Err(), client.ConfigSet(ctx, "maxmemory", "1mb").Err())
+	after := before
+	for end := time.Now().Add(evictLimit); err == nil && after == before && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+		after, err = evictedKeys(ctx, node)
+	}
+	if err := errors.Join(err, restore()); err != nil {
+		return "", err
+	}
+	if after == before {
+		return "", fmt.Errorf("nothing was evicted: %w", history.ErrMissed)
+	}
+	return fmt.Sprintf("%d keys evicted", after-before), nil
+}
+
+func evictedKeys(ctx context.Context, node *servers.Redis) (n int, err error) {
+	info, err := node.Client().Info(ctx, "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, text, _ := strings.Cut(info, "evicted_keys:")
+	_, err = fmt.Sscan(text, &n)
+	return n, err
 }
 
 func flushed(ctx context.Context, node *servers.Redis) (string, error) {
@@ -100,7 +147,7 @@ func flushed(ctx context.Context, node *servers.Redis) (string, error) {
 // lapsed makes every lock on a node lapse at once, as its clock jumping ahead
 // would.
 func lapsed(ctx context.Context, node *servers.Redis) (string, error) {
-	names, err := node.Client().Keys(ctx, "rf1:*:l").Result()
+	names, err := node.Client().Keys(ctx, "rf1:{*}:l").Result()
 	if err != nil {
 		return "", err
 	}
@@ -118,34 +165,43 @@ func (c *Local) doInstance(ctx context.Context, a history.Action) (string, error
 	case history.KillInstance:
 		pid := member.Program.Pid()
 		return fmt.Sprintf("process %d waited for", pid), member.Kill()
+	case history.DrainInstance:
+		pid := member.Program.Pid()
+		return fmt.Sprintf("process %d drained and waited for", pid), member.Stop()
 	case history.StartInstance:
-		m, err := StartMember(ctx, c.stores, member.options.at(member.address()))
-		if err != nil {
+		return c.startInstance(ctx, a.Instance, member.options)
+	case history.SplitNodes, history.JoinNodes:
+		var nodes []int // all
+		if a.Kind == history.SplitNodes {
+			nodes = otherNodes(len(c.stores.Redis), a.Instance)
+		}
+		if err := member.Stop(); err != nil {
 			return "", err
 		}
-		c.replace(a.Instance, m)
-		return fmt.Sprintf("process %d serves", m.Program.Pid()), nil
+		return c.startInstance(ctx, a.Instance, member.options.knowing(nodes))
 	case history.StopInstance:
 		return "stopped", member.Program.Pause()
-	default:
+	case history.WakeInstance:
 		return "continued", member.Program.Resume()
 	}
+	return "", fmt.Errorf("unknown action %q", a.Kind)
 }
 
-func (c *Local) doPostgres(ctx context.Context, a history.Action) (string, error) {
-	p := c.stores.Postgres
-	switch a.Kind {
-	case history.KillPostgres:
-		return killed(ctx, p.Pid(), p.Kill, p.Addr())
-	case history.StartPostgres:
-		if err := p.Restart(); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("process %d answers after recovery", p.Pid()), nil
-	case history.StopPostgres:
-		return "stopped with its children", p.Pause()
-	case history.WakePostgres:
-		return "continued", p.Resume()
+func (c *Local) startInstance(ctx context.Context, number int, o MemberOptions) (string, error) {
+	m, err := StartMember(ctx, c.stores, o.at(c.member(number).address()))
+	if err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("unknown action %q", a.Kind)
+	c.replace(number, m)
+	return fmt.Sprintf("process %d serves with %d nodes", m.Program.Pid(), len(m.Redis)), nil
+}
+
+// otherNodes are fewer of the nodes, an odd number: the first or the last.
+func otherNodes(of, number int) []int {
+	count := max(1, of-2)
+	nodes := make([]int, count)
+	for i := range nodes {
+		nodes[i] = i + (number%2)*(of-count)
+	}
+	return nodes
 }

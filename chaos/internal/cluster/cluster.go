@@ -28,6 +28,12 @@ type Options struct {
 	Policy string
 	// Lease of their claims.
 	Lease time.Duration
+	// SmallDisk keeps the ledger's table on a disk of its own that can be
+	// filled, which takes the right to mount one.
+	SmallDisk bool
+	// Unbiased instances make nothing frequent that is seldom: for
+	// measurements.
+	Unbiased bool
 }
 
 // Cluster is a running deployment. Its methods may be called from several
@@ -40,8 +46,16 @@ type Cluster interface {
 	// Do does an action and says how it was seen to have happened. Actions
 	// come one after the other.
 	Do(ctx context.Context, a history.Action) (proof string, err error)
+	// Lockers are what instances serve plain locks of; Transfers says whether
+	// they serve DoTx.
+	Lockers() []string
+	Transfers() bool
 	// Rows returns the ledger's rows of the keys.
 	Rows(ctx context.Context, keys []string) ([]history.Row, error)
+	// Accounts returns what the transfers have left; nil where there are none.
+	Accounts(ctx context.Context) (*history.Accounts, error)
+	// Locks returns the locks that are on the nodes now.
+	Locks(ctx context.Context) ([]string, error)
 	// Health returns an error when a part that no fault has touched is gone.
 	Health() error
 	// Close ends everything.

@@ -8,82 +8,21 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redfence/redfence/chaos/internal/baseline"
 	"github.com/redfence/redfence/chaos/internal/history"
-	"github.com/redfence/redfence/internal/servers"
+	"github.com/redfence/redfence/chaos/internal/instance"
+	"github.com/redfence/redfence/lock"
 )
-
-// Stores are Redis nodes and Postgres, each a process on this machine.
-type Stores struct {
-	Redis    []*servers.Redis
-	Postgres *servers.Postgres
-}
-
-// StartStores starts them. An error means that nothing is left running.
-func StartStores(ctx context.Context, nodes int) (*Stores, error) {
-	s := &Stores{Redis: make([]*servers.Redis, nodes)}
-	group, started := errgroup.WithContext(ctx)
-	for i := range s.Redis {
-		group.Go(func() (err error) {
-			s.Redis[i], err = servers.StartRedis(started, servers.RedisOptions{})
-			return err
-		})
-	}
-	group.Go(func() (err error) {
-		s.Postgres, err = servers.StartPostgres(started, servers.PostgresOptions{})
-		return err
-	})
-	if err := group.Wait(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
-// Close ends them.
-func (s *Stores) Close() error {
-	var failed error
-	for _, node := range s.Redis {
-		if node != nil {
-			failed = errors.Join(failed, node.Close())
-		}
-	}
-	if s.Postgres != nil {
-		failed = errors.Join(failed, s.Postgres.Close())
-	}
-	return failed
-}
-
-// Rows returns the ledger's rows of the keys.
-func (s *Stores) Rows(ctx context.Context, keys []string) ([]history.Row, error) {
-	conn, err := pgx.Connect(ctx, s.Postgres.URL())
-	if err != nil {
-		return nil, fmt.Errorf("chaos: read the ledger: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	ids := make([][]byte, len(keys))
-	for i, key := range keys {
-		ids[i] = []byte(key)
-	}
-	const query = "SELECT convert_from(id, 'UTF8'), state, fence FROM idempotency_keys WHERE namespace = 'do' AND id = ANY($1)"
-	rows, err := conn.Query(ctx, query, ids)
-	if err != nil {
-		return nil, fmt.Errorf("chaos: read the ledger: %w", err)
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Row, error) {
-		var r history.Row
-		err := row.Scan(&r.Key, &r.State, &r.Fence)
-		return r, err
-	})
-}
 
 // Local is a cluster of processes on this machine. Each instance reaches each
 // store through a link of its own.
 type Local struct {
 	stores *Stores
 	engine string
+	disk   *smallDisk // nil: none
 
 	mu      sync.Mutex // guards members, which restarts replace
 	members []*Member
@@ -97,11 +36,18 @@ func StartLocal(ctx context.Context, binary string, o Options) (*Local, error) {
 		return nil, err
 	}
 	c := &Local{stores: stores, engine: cmp.Or(o.Engine, baseline.Ours)}
+	if err := c.prepare(ctx, o); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	bias := usualBias
+	if o.Unbiased {
+		bias = ""
+	}
 	for i := range o.Instances { // the first one migrates the schema
 		name := fmt.Sprintf("instance-%d", i)
 		m, err := StartMember(ctx, stores, MemberOptions{
-			Binary: binary, Name: name, Dir: filepath.Join(o.Dir, name), Recorder: o.Recorder, Mutant: o.Mutant,
-			Args: []string{"-engine", c.engine, "-policy", o.Policy, "-lease", o.Lease.String()},
+			Binary: binary, Name: name, Dir: filepath.Join(o.Dir, name), Recorder: o.Recorder, Mutant: o.Mutant, Bias: bias,
+			Args: []string{"-engine", c.engine, "-policy", o.Policy, "-lease", o.Lease.String(), "-transfers", "-redlock"},
 		})
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -109,6 +55,28 @@ func StartLocal(ctx context.Context, binary string, o Options) (*Local, error) {
 		c.members = append(c.members, m)
 	}
 	return c, nil
+}
+
+// usualBias makes seldom things frequent in the instances: a lock that stops
+// at a bare majority meets rivals that one of all nodes never meets.
+const usualBias = "bare-majority=0.3"
+
+// prepare makes the stores ready for the first instance.
+func (c *Local) prepare(ctx context.Context, o Options) error {
+	if err := c.stores.addRole(ctx); err != nil {
+		return err
+	}
+	if o.SmallDisk {
+		var err error
+		if c.disk, err = newSmallDisk(ctx, c.stores.Postgres); err != nil {
+			return err
+		}
+	}
+	clients := make([]redis.UniversalClient, len(c.stores.Redis))
+	for i, node := range c.stores.Redis {
+		clients[i] = node.Client()
+	}
+	return lock.Init(ctx, clients, lock.Config{MaxTTL: instance.RedlockMaxTTL, TTL: instance.LockTTL})
 }
 
 func (c *Local) member(i int) *Member {
@@ -143,6 +111,20 @@ func (c *Local) Rows(ctx context.Context, keys []string) ([]history.Row, error) 
 	return c.stores.Rows(ctx, keys)
 }
 
+// Lockers implements Cluster.
+func (c *Local) Lockers() []string { return []string{history.EngineLock, history.Redlock} }
+
+// Transfers implements Cluster.
+func (c *Local) Transfers() bool { return true }
+
+// Accounts implements Cluster.
+func (c *Local) Accounts(ctx context.Context) (*history.Accounts, error) {
+	return c.stores.accounts(ctx)
+}
+
+// Locks implements Cluster.
+func (c *Local) Locks(ctx context.Context) ([]string, error) { return c.stores.locks(ctx) }
+
 // Health implements Cluster.
 func (c *Local) Health() error {
 	var failed error
@@ -163,5 +145,9 @@ func (c *Local) Close() error {
 	for _, m := range c.members {
 		group.Go(m.Stop)
 	}
-	return errors.Join(group.Wait(), c.stores.Close())
+	failed := errors.Join(group.Wait(), c.stores.Close())
+	if c.disk != nil {
+		failed = errors.Join(failed, c.disk.close())
+	}
+	return failed
 }

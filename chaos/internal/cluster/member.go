@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/redfence/redfence/chaos/internal/proxy"
 	"github.com/redfence/redfence/internal/servers"
@@ -29,6 +28,8 @@ type MemberOptions struct {
 	Mutant string
 	// Failpoints are rules of package failpoint. Empty: none.
 	Failpoints string
+	// Bias makes seldom things frequent: rules of package failpoint. Empty: none.
+	Bias string
 	// Args are further arguments of the instance.
 	Args []string
 	// Nodes are the Redis nodes that it knows, by number. Empty: all.
@@ -41,6 +42,28 @@ type MemberOptions struct {
 func (o MemberOptions) at(address string) MemberOptions {
 	o.Listen = address
 	return o
+}
+
+// knowing is the options with other nodes. A stand-alone lock asks that all
+// lockers know the same ones, so it is served only by those that know all.
+func (o MemberOptions) knowing(nodes []int) MemberOptions {
+	o.Nodes = nodes
+	o.Args = slices.DeleteFunc(slices.Clone(o.Args), func(arg string) bool { return arg == "-redlock" })
+	if len(nodes) == 0 {
+		o.Args = append(o.Args, "-redlock")
+	}
+	return o
+}
+
+// link returns the link to a node; nil when the member does not know it.
+func (m *Member) link(node int) *proxy.Link {
+	if len(m.options.Nodes) == 0 {
+		return m.Redis[node]
+	}
+	if i := slices.Index(m.options.Nodes, node); i >= 0 {
+		return m.Redis[i]
+	}
+	return nil
 }
 
 // Member is a running engine instance and its links.
@@ -94,6 +117,7 @@ func (m *Member) start(ctx context.Context, stores *Stores, o MemberOptions) err
 		Env: []string{
 			"REDIS_URL=" + strings.Join(redisURLs, ","), "DATABASE_URL=" + databaseURL,
 			"REDFENCE_MUTANT=" + o.Mutant, "REDFENCE_FAILPOINTS=" + o.Failpoints, "REDFENCE_FAILPOINT_LOG=" + m.hits,
+			"REDFENCE_BIAS=" + o.Bias,
 		},
 	})
 	if err != nil {
@@ -126,16 +150,12 @@ func (m *Member) linkRedis(stores *Stores, nodes []int) ([]string, error) {
 	return urls, nil
 }
 
-func (m *Member) linkPostgres(stores *Stores) (string, error) {
-	config, err := pgx.ParseConfig(stores.Postgres.URL())
-	if err != nil {
+func (m *Member) linkPostgres(stores *Stores) (database string, err error) {
+	if m.Postgres, err = proxy.New(stores.Postgres.Addr()); err != nil {
 		return "", err
 	}
-	direct := fmt.Sprintf("%s:%d", config.Host, config.Port)
-	if m.Postgres, err = proxy.New(direct); err != nil {
-		return "", err
-	}
-	return strings.Replace(stores.Postgres.URL(), direct, m.Postgres.Addr(), 1), nil
+	direct, err := stores.instanceURL()
+	return strings.Replace(direct, stores.Postgres.Addr(), m.Postgres.Addr(), 1), err
 }
 
 // URL is the base URL of the instance.

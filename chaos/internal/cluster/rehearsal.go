@@ -15,6 +15,7 @@ import (
 	"github.com/redfence/redfence/chaos/internal/instance"
 	"github.com/redfence/redfence/chaos/internal/recorder"
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/observe"
 )
 
 // Rehearsal is a cluster in this process: engines over one in-memory ledger,
@@ -27,6 +28,7 @@ type Rehearsal struct {
 	engines  []*redfence.Engine
 	clients  []redis.UniversalClient
 	servers  []*httptest.Server
+	breakers []*instance.Breakers
 }
 
 // StartRehearsal starts a cluster in this process.
@@ -55,8 +57,9 @@ func (c *Rehearsal) startInstance(ctx context.Context, name string) error {
 		}))
 	}
 	c.clients = append(c.clients, nodes...)
-	routes := &instance.Routes{}
-	eng, err := redfence.New(ctx, redfence.Config{Nodes: nodes, Ledger: c.ledger, Owner: name, Observer: routes})
+	routes, breakers := &instance.Routes{}, instance.TellBreakers(name, c.recorder)
+	c.breakers = append(c.breakers, breakers)
+	eng, err := redfence.New(ctx, redfence.Config{Nodes: nodes, Ledger: c.ledger, Owner: name, Observer: observe.Tee(routes, breakers)})
 	if err != nil {
 		return err
 	}
@@ -111,6 +114,28 @@ func (c *Rehearsal) Rows(ctx context.Context, keys []string) ([]history.Row, err
 	return rows, nil
 }
 
+// Lockers implements Cluster: a guarded Redlock needs real nodes.
+func (c *Rehearsal) Lockers() []string { return []string{history.EngineLock} }
+
+// Transfers implements Cluster: they need Postgres.
+func (c *Rehearsal) Transfers() bool { return false }
+
+// Accounts implements Cluster.
+func (c *Rehearsal) Accounts(context.Context) (*history.Accounts, error) { return nil, nil }
+
+// Locks implements Cluster.
+func (c *Rehearsal) Locks(context.Context) ([]string, error) {
+	var names []string
+	for i, node := range c.nodes {
+		for _, key := range node.Keys() {
+			if isLock(key) {
+				names = append(names, fmt.Sprintf("node %d: %s", i, key))
+			}
+		}
+	}
+	return names, nil
+}
+
 // Health implements Cluster: what is in this process lives as long as it.
 func (c *Rehearsal) Health() error { return nil }
 
@@ -130,6 +155,9 @@ func (c *Rehearsal) Close() error {
 	}
 	for _, node := range c.nodes {
 		node.Close()
+	}
+	for _, b := range c.breakers {
+		b.Close()
 	}
 	c.recorder.Close()
 	return errors.Join(failed, c.ledger.Close())

@@ -15,7 +15,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -24,6 +23,22 @@ const (
 	Start = "start" // the handler was entered
 	Done  = "effect"
 	End   = "end" // the handler is about to return
+
+	// Of a plain lock, whose name is the key, and of the register behind it.
+	Acquired  = "acquired"
+	ReadSlot  = "read"
+	WriteSlot = "write"
+	Releasing = "releasing" // about to send the release
+
+	// The breaker of an instance changed; Route is the new state.
+	Breaker = "breaker"
+)
+
+// The sinks that an effect may go to.
+const (
+	Plain         = ""              // takes everything
+	Fenced        = "fenced"        // refuses a fence older than the newest that it has seen of the key
+	Deduplicating = "deduplicating" // applies the first effect of a key, and acknowledges the others
 )
 
 // An Effect is one line of the recorder's log: the ground truth.
@@ -38,7 +53,42 @@ type Effect struct {
 	Attempt   int    `json:"attempt"`
 	Instance  string `json:"instance"`
 	// Route is primary or fallback.
-	Route string `json:"route"`
+	Route string `json:"route,omitempty"`
+	// Sink is where the effect went; Refused, that it did not apply it.
+	Sink    string `json:"sink,omitempty"`
+	Refused bool   `json:"refused,omitempty"`
+	// Locker is what a plain lock was acquired from: EngineLock or Redlock.
+	Locker string `json:"locker,omitempty"`
+	// Value is what a register held after the line.
+	Value int64 `json:"value,omitempty"`
+	// Clock is when the instance wrote the line, and Valid the end of the
+	// lock's validity as it then knew it. Lines of plain locks only.
+	Clock time.Duration `json:"clock,omitempty"`
+	Valid time.Duration `json:"valid,omitempty"`
+}
+
+// The lockers of plain locks.
+const (
+	EngineLock = "engine"  // Engine.Acquire
+	Redlock    = "redlock" // lock.Redlock, guarded
+)
+
+// A Transfer is a row that a DoTx has written: its effect.
+type Transfer struct {
+	Key       string `json:"key"`
+	Execution string `json:"execution"`
+	From      int    `json:"from"`
+	To        int    `json:"to"`
+	Amount    int64  `json:"amount"`
+}
+
+// Accounts are what the transfers move money between.
+type Accounts struct {
+	// Opening is what each account began with, Balances what they hold in
+	// the end, in order.
+	Opening   int64      `json:"opening"`
+	Balances  []int64    `json:"balances"`
+	Transfers []Transfer `json:"transfers"`
 }
 
 // The kinds of an Op.
@@ -50,9 +100,17 @@ const (
 	Probe     = "probe"     // a fresh key after the last fault
 )
 
+// What an Op asks for beside the usual work.
+const (
+	Transfers = "transfer" // DoTx in the ledger's Postgres
+	Panics    = "panic"    // the handler panics after its effect
+	Vanishes  = "vanish"   // the client hangs up early
+)
+
 // An Op is one HTTP request as its client saw it.
 type Op struct {
 	Kind     string        `json:"kind"`
+	Asked    string        `json:"asked,omitempty"`
 	Key      string        `json:"key"`
 	Instance int           `json:"instance"`
 	Sent     time.Duration `json:"sent"`
@@ -71,62 +129,6 @@ type Op struct {
 // OK reports whether the op got a response of the handler.
 func (o Op) OK() bool { return o.Status >= 200 && o.Status < 300 }
 
-// The kinds of an Action. Each that breaks something has one that mends it.
-const (
-	KillNode      = "kill-node" // SIGKILL
-	RestartNode   = "restart-node-empty"
-	PauseNode     = "pause-node" // SIGSTOP
-	ResumeNode    = "resume-node"
-	FlushNode     = "flush-node"
-	LapseLocks    = "lapse-locks" // of a node, as its clock jumping ahead does
-	StallNode     = "stall-node"  // CLIENT PAUSE; ends by itself
-	CutRedis      = "cut-redis"   // an instance from every node
-	HoldReplies   = "hold-redis-replies"
-	SlowRedis     = "slow-redis"
-	HealRedis     = "heal-redis"
-	CutPostgres   = "cut-postgres" // an instance from Postgres
-	HealPostgres  = "heal-postgres"
-	DropReply     = "drop-postgres-reply" // the next one that an instance would get
-	KillPostgres  = "kill-postgres"       // SIGKILL
-	StartPostgres = "restart-postgres"
-	StopPostgres  = "pause-postgres" // SIGSTOP
-	WakePostgres  = "resume-postgres"
-	KillInstance  = "kill-instance" // SIGKILL
-	StartInstance = "restart-instance"
-	StopInstance  = "pause-instance" // SIGSTOP
-	WakeInstance  = "resume-instance"
-)
-
-// An Action is one thing that can be done to a cluster: to a Redis node, to an
-// instance or its links, or to Postgres.
-type Action struct {
-	Kind     string `json:"action"`
-	Node     int    `json:"node,omitempty"`
-	Instance int    `json:"instance,omitempty"`
-}
-
-// String names the action and what it is done to.
-func (a Action) String() string {
-	switch {
-	case strings.Contains(a.Kind, "node") || a.Kind == LapseLocks:
-		return fmt.Sprintf("%s %d", a.Kind, a.Node)
-	case strings.HasSuffix(a.Kind, "-postgres") && a.Kind != CutPostgres && a.Kind != HealPostgres:
-		return a.Kind
-	default:
-		return fmt.Sprintf("%s %d", a.Kind, a.Instance)
-	}
-}
-
-// LosesOutcomes reports whether an action can leave a key whose outcome nobody
-// knows: an owner dies, or the reply of a claim or completion is lost.
-func (a Action) LosesOutcomes() bool {
-	switch a.Kind {
-	case KillInstance, KillPostgres, StopPostgres, CutPostgres, DropReply:
-		return true
-	}
-	return false
-}
-
 // A Fault is an action that was done.
 type Fault struct {
 	Action
@@ -134,7 +136,9 @@ type Fault struct {
 	Done time.Duration `json:"done"`
 	// Proof says how it was seen to have happened.
 	Proof string `json:"proof,omitempty"`
-	Err   string `json:"err,omitempty"`
+	// Missed: it was tried, and nothing passed that it could have hit.
+	Missed bool   `json:"missed,omitempty"`
+	Err    string `json:"err,omitempty"`
 }
 
 // A Row is the ledger's last word on a key.
@@ -155,8 +159,17 @@ type Setup struct {
 	// Engine is what the instances serve with. Empty: ours.
 	Engine string `json:"engine,omitempty"`
 	Preset string `json:"preset"`
+	// Only are the faults that were drawn from, where not the preset's;
+	// Without those that this machine does not allow; Keep the episodes of
+	// the schedule that were done, where not all.
+	Only    []string `json:"only,omitempty"`
+	Without []string `json:"without,omitempty"`
+	Keep    []int    `json:"keep,omitempty"`
+	Rate    int      `json:"rate,omitempty"`
 	// Policy is hold or retry.
 	Policy string `json:"policy"`
+	// Lease of the claims.
+	Lease time.Duration `json:"lease,omitempty"`
 }
 
 // Ledger reports whether the engine has a ledger: a row per key, and fences.
@@ -170,6 +183,10 @@ type History struct {
 	Ops     []Op
 	Faults  []Fault
 	Rows    []Row
+	// Accounts is nil where no transfers were possible.
+	Accounts *Accounts
+	// Locks are those that were left on the nodes in the end.
+	Locks []string
 	// Healed is when the last fault was over.
 	Healed time.Duration
 }
@@ -185,13 +202,15 @@ const (
 
 type setupRecord struct {
 	Setup
-	Healed time.Duration `json:"healed"`
+	Healed   time.Duration `json:"healed"`
+	Accounts *Accounts     `json:"accounts,omitempty"`
+	Locks    []string      `json:"locks_left,omitempty"`
 }
 
 // Save writes everything but the effects, which the recorder has written.
 func (h *History) Save(dir string) error {
 	return errors.Join(
-		writeLines(filepath.Join(dir, setupFile), []setupRecord{{h.Setup, h.Healed}}),
+		writeLines(filepath.Join(dir, setupFile), []setupRecord{{h.Setup, h.Healed, h.Accounts, h.Locks}}),
 		writeLines(filepath.Join(dir, opsFile), h.Ops),
 		writeLines(filepath.Join(dir, faultsFile), h.Faults),
 		writeLines(filepath.Join(dir, rowsFile), h.Rows),
@@ -208,7 +227,7 @@ func Load(dir string) (*History, error) {
 	if err != nil {
 		return nil, fmt.Errorf("this is no folder of a chaos run: %w", err)
 	}
-	h.Setup, h.Healed = setup[0].Setup, setup[0].Healed
+	h.Setup, h.Healed, h.Accounts, h.Locks = setup[0].Setup, setup[0].Healed, setup[0].Accounts, setup[0].Locks
 	var errs [4]error
 	h.Effects, errs[0] = readLines[Effect](filepath.Join(dir, EffectsFile))
 	h.Ops, errs[1] = readLines[Op](filepath.Join(dir, opsFile))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/redfence/redfence/chaos/internal/baseline"
 	"github.com/redfence/redfence/chaos/internal/history"
 	"github.com/redfence/redfence/chaos/internal/recorder"
+	"github.com/redfence/redfence/lock"
 	"github.com/redfence/redfence/observe"
 	"github.com/redfence/redfence/redfencehttp"
 )
@@ -52,10 +54,15 @@ type Service struct {
 	Routes *Routes
 	// Options of the middleware come after the preset IETF.
 	Options []redfencehttp.Option
+	// Redlock is the stand-alone lock. Nil: none is served.
+	Redlock lock.Locker
+
+	engine *redfence.Engine // nil: a baseline, which serves neither transfers nor locks
 }
 
 // Handler returns the service behind the middleware.
 func (s *Service) Handler(eng *redfence.Engine) (http.Handler, error) {
+	s.engine = eng
 	options := append([]redfencehttp.Option{redfencehttp.IETF(), redfencehttp.Unscoped()}, s.Options...)
 	mw, err := redfencehttp.New(eng, options...)
 	if err != nil {
@@ -68,6 +75,10 @@ func (s *Service) Handler(eng *redfence.Engine) (http.Handler, error) {
 func (s *Service) Behind(wrap func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /work", wrap(http.HandlerFunc(s.work)))
+	if s.engine != nil {
+		mux.Handle("POST /transfer", &transfers{engine: s.engine})
+		mux.Handle("POST /lock", &locks{service: s, lockers: map[string]lock.Locker{history.EngineLock: s.engine, history.Redlock: s.Redlock}})
+	}
 	return mux
 }
 
@@ -87,6 +98,8 @@ const (
 	// ThenHeader is what happens after the effect: panic, or fail (a 500).
 	// Empty: the response.
 	ThenHeader = "Chaos-Then"
+	// SinkHeader is where the effect goes: history.Plain and so on.
+	SinkHeader = "Chaos-Sink"
 )
 
 // work is the handler: start and effect are on the recorder's disk before it
@@ -96,6 +109,7 @@ func (s *Service) work(w http.ResponseWriter, r *http.Request) {
 	effect := history.Effect{
 		Key: r.Header.Get("Idempotency-Key"), Execution: rand.Text(), Fence: fence,
 		Attempt: redfencehttp.Attempt(r.Context()), Instance: s.Name, Route: r.Header.Get(baseline.RouteHeader),
+		Sink: r.Header.Get(SinkHeader),
 	}
 	if s.Routes != nil {
 		effect.Route = s.Routes.take(fence)
@@ -123,11 +137,28 @@ func (s *Service) run(ctx context.Context, effect history.Effect, asked http.Hea
 			}
 		}
 		effect.Kind = kind
-		if err := s.Recorder.Record(ctx, effect); err != nil {
+		if err := s.record(ctx, effect); err != nil {
 			return fmt.Errorf("record the %s: %w", kind, err)
 		}
 	}
 	return nil
+}
+
+// errStale is what the fenced sink says to an older fence.
+var errStale = errors.New("the sink has seen a newer fence")
+
+// record records one line. What the deduplicating sink may have applied is sent
+// again: that is what it is for.
+func (s *Service) record(ctx context.Context, e history.Effect) error {
+	recorded, err := s.Recorder.Record(ctx, e)
+	deduplicated := e.Kind == history.Done && e.Sink == history.Deduplicating
+	for try := 0; err != nil && deduplicated && try < 2; try++ {
+		recorded, err = s.Recorder.Record(ctx, e)
+	}
+	if err == nil && recorded.Refused && e.Sink == history.Fenced {
+		return errStale
+	}
+	return err
 }
 
 // toil takes the time that was asked for; it ends early with the context.

@@ -10,6 +10,8 @@ import (
 type episode struct {
 	// part is what it touches; two episodes of one part never overlap.
 	part string
+	// needs is a part that must be left alone meanwhile. Empty: none.
+	needs string
 	// plan returns the steps from a time on, in order, and when all is mended.
 	plan func(s *script, at time.Duration) ([]Step, time.Duration)
 }
@@ -32,11 +34,20 @@ const (
 // Node after node is killed, now and then nearly at once, and they come back
 // empty, one by one.
 var (
-	killNodes    = episode{redisNodes, func(s *script, at time.Duration) ([]Step, time.Duration) { return s.killNodes(s.some(s.Nodes), at) }}
-	killAllNodes = episode{redisNodes, func(s *script, at time.Duration) ([]Step, time.Duration) {
+	killNodes    = episode{part: redisNodes, plan: func(s *script, at time.Duration) ([]Step, time.Duration) { return s.killNodes(s.some(s.Nodes), at) }}
+	killAllNodes = episode{part: redisNodes, plan: func(s *script, at time.Duration) ([]Step, time.Duration) {
 		return s.killNodes(s.random.Perm(s.Nodes), at)
 	}}
+	// All at once, and back at once.
+	cycleNodes = episode{part: redisNodes, plan: func(s *script, at time.Duration) ([]Step, time.Duration) {
+		steps, at := s.each(s.random.Perm(s.Nodes), at, 0, 0, node(history.KillNode))
+		back, at := s.each(s.random.Perm(s.Nodes), at+cycleOutage, 0, 0, node(history.RestartNode))
+		return append(steps, back...), at
+	}}
 )
+
+// cycleOutage is longer than the second that the fail-over may take.
+const cycleOutage = 2500 * time.Millisecond
 
 func (s *script) killNodes(victims []int, at time.Duration) ([]Step, time.Duration) {
 	low, high := minGap, maxGap
@@ -51,10 +62,12 @@ func (s *script) killNodes(victims []int, at time.Duration) ([]Step, time.Durati
 
 // The other episodes of nodes.
 var (
-	pauseNodes = spell(redisNodes, nodesOf, node(history.PauseNode), node(history.ResumeNode))
-	stallNodes = touch(redisNodes, nodesOf, node(history.StallNode))
-	flushNodes = touch(redisNodes, nodesOf, node(history.FlushNode))
-	lapseLocks = touch(redisNodes, nodesOf, node(history.LapseLocks))
+	pauseNodes  = spell(redisNodes, nodesOf, node(history.PauseNode), node(history.ResumeNode))
+	stallNodes  = touch(redisNodes, nodesOf, node(history.StallNode))
+	flushNodes  = touch(redisNodes, nodesOf, node(history.FlushNode))
+	lapseLocks  = touch(redisNodes, nodesOf, node(history.LapseLocks))
+	evictNodes  = touch(redisNodes, nodesOf, node(history.EvictNode))
+	rebootNodes = touch(redisNodes, nodesOf, node(history.RebootNode))
 	// A majority comes and goes every 50 ms.
 	flapNodes = flap(redisNodes, func(s *script) []int { return s.random.Perm(s.Nodes)[:s.Nodes/2+1] },
 		node(history.PauseNode), node(history.ResumeNode))
@@ -62,42 +75,62 @@ var (
 
 // Episodes of the links between instances and stores.
 var (
-	cutRedis    = spell(redisLinks, instancesOf, instance(history.CutRedis), instance(history.HealRedis))
-	holdReplies = spell(redisLinks, instancesOf, instance(history.HoldReplies), instance(history.HealRedis))
-	slowRedis   = spell(redisLinks, instancesOf, instance(history.SlowRedis), instance(history.HealRedis))
-	flapLinks   = flap(redisLinks, oneInstance, instance(history.CutRedis), instance(history.HealRedis))
-	cutPostgres = spell(ledger, instancesOf, instance(history.CutPostgres), instance(history.HealPostgres))
-	dropReplies = episode{ledger, func(s *script, at time.Duration) ([]Step, time.Duration) {
+	cutRedis         = spell(redisLinks, instancesOf, instance(history.CutRedis), instance(history.HealRedis))
+	holdReplies      = spell(redisLinks, instancesOf, instance(history.HoldReplies), instance(history.HealRedis))
+	holdRequests     = spell(redisLinks, instancesOf, instance(history.HoldRequests), instance(history.HealRedis))
+	slowRedis        = spell(redisLinks, instancesOf, instance(history.SlowRedis), instance(history.HealRedis))
+	slowNodes        = spell(redisLinks, nodesOf, node(history.SlowNode), node(history.QuickenNode))
+	flapLinks        = flap(redisLinks, oneInstance, instance(history.CutRedis), instance(history.HealRedis))
+	cutPostgres      = spell(ledger, instancesOf, instance(history.CutPostgres), instance(history.HealPostgres))
+	holdPostgres     = spell(ledger, instancesOf, instance(history.HoldPostgresReplies), instance(history.HealPostgres))
+	dropReplies      = drops(ledger, history.DropReply)
+	dropRedisReplies = drops(redisLinks, history.DropRedisReply)
+)
+
+// drops loses a reply of an instance now and then.
+func drops(part, kind string) episode {
+	return episode{part: part, needs: instances, plan: func(s *script, at time.Duration) ([]Step, time.Duration) {
 		var steps []Step
 		for range 10 {
-			steps = append(steps, Step{at, history.Action{Kind: history.DropReply, Instance: s.random.IntN(s.Instances)}})
+			steps = append(steps, Step{at, history.Action{Kind: kind, Instance: s.random.IntN(s.Instances)}})
 			at += s.between(minGap, maxGap)
 		}
 		return steps, at
 	}}
-)
+}
 
 // Episodes of Postgres.
 var (
 	killPostgres  = spell(ledger, postgres, node(history.KillPostgres), node(history.StartPostgres))
 	pausePostgres = spell(ledger, postgres, node(history.StopPostgres), node(history.WakePostgres))
+	refuse        = spell(ledger, postgres, node(history.RefuseInstances), node(history.AdmitInstances))
+	lockTable     = touch(ledger, postgres, node(history.LockTable))
+	lockRows      = touch(ledger, postgres, node(history.LockRows))
+	fillDisk      = spell(ledger, postgres, node(history.FillDisk), node(history.FreeDisk))
 )
 
 // Episodes of instances. One is left alone, so that there is somebody to ask.
+// An instance starts only where the ledger can be reached.
 var (
-	killInstance  = spell(instances, oneInstance, instance(history.KillInstance), instance(history.StartInstance))
+	killInstance  = starts(spell(instances, oneInstance, instance(history.KillInstance), instance(history.StartInstance)))
+	changeNodes   = starts(spell(instances, oneInstance, instance(history.SplitNodes), instance(history.JoinNodes)))
 	pauseInstance = spell(instances, oneInstance, instance(history.StopInstance), instance(history.WakeInstance))
-	rollInstances = episode{instances, func(s *script, at time.Duration) ([]Step, time.Duration) {
+	rollInstances = starts(episode{part: instances, plan: func(s *script, at time.Duration) ([]Step, time.Duration) {
 		var steps []Step
 		for i := range s.Instances {
-			steps = append(steps, Step{at, history.Action{Kind: history.KillInstance, Instance: i}})
+			steps = append(steps, Step{at, history.Action{Kind: history.DrainInstance, Instance: i}})
 			at += s.between(minGap, maxGap)
 			steps = append(steps, Step{at, history.Action{Kind: history.StartInstance, Instance: i}})
 			at += s.between(minGap, maxGap)
 		}
 		return steps, at
-	}}
+	}})
 )
+
+func starts(e episode) episode {
+	e.needs = ledger
+	return e
+}
 
 // on is an action on one of several.
 type on func(i int) history.Action
@@ -117,7 +150,7 @@ func postgres(*script) []int      { return []int{0} }
 
 // spell breaks some, one after the other, and mends them after a while.
 func spell(part string, choose func(*script) []int, broken, mended on) episode {
-	return episode{part, func(s *script, at time.Duration) ([]Step, time.Duration) {
+	return episode{part: part, plan: func(s *script, at time.Duration) ([]Step, time.Duration) {
 		chosen := choose(s)
 		steps, at := s.each(chosen, at, minGap, maxGap, broken)
 		back, at := s.each(chosen, at+s.between(minOutage, maxOutage), minGap, maxGap, mended)
@@ -127,7 +160,7 @@ func spell(part string, choose func(*script) []int, broken, mended on) episode {
 
 // touch does something that mends itself to some.
 func touch(part string, choose func(*script) []int, do on) episode {
-	return episode{part, func(s *script, at time.Duration) ([]Step, time.Duration) {
+	return episode{part: part, plan: func(s *script, at time.Duration) ([]Step, time.Duration) {
 		return s.each(choose(s), at, 0, maxGap, do)
 	}}
 }
@@ -135,7 +168,7 @@ func touch(part string, choose func(*script) []int, do on) episode {
 // flap breaks and mends some every 50 ms for a while.
 func flap(part string, choose func(*script) []int, broken, mended on) episode {
 	const period = 50 * time.Millisecond
-	return episode{part, func(s *script, at time.Duration) ([]Step, time.Duration) {
+	return episode{part: part, plan: func(s *script, at time.Duration) ([]Step, time.Duration) {
 		chosen := choose(s)
 		var steps []Step
 		for end := at + s.between(minOutage, maxOutage); at < end; {

@@ -4,6 +4,7 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,6 +37,9 @@ func Run(ctx context.Context, target Target, steps []Step, clock func() time.Dur
 		var err error
 		fault.Proof, err = target.Do(ctx, step.Action)
 		fault.Done = clock()
+		if errors.Is(err, history.ErrMissed) {
+			fault.Missed, fault.Proof, err = true, err.Error(), nil
+		}
 		if err != nil {
 			fault.Err = err.Error()
 		}

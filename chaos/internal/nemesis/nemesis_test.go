@@ -3,6 +3,7 @@ package nemesis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,7 @@ import (
 var usual = Topology{Nodes: 5, Instances: 3}
 
 func schedule(t interface{ Fatal(...any) }, preset string, seed uint64, duration time.Duration, topology Topology) []Step {
-	steps, err := Schedule(preset, seed, duration, topology)
+	steps, err := Plan{Preset: preset, Seed: seed, Duration: duration, Topology: topology}.Steps()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +35,11 @@ func TestScheduleIsDecidedByTheSeed(t *testing.T) {
 			t.Errorf("%s: another seed gave the same schedule", preset)
 		}
 	}
-	if _, err := Schedule("nonsense", 1, time.Minute, usual); err == nil || !strings.Contains(err.Error(), "quick") {
+	if _, err := (Plan{Preset: "nonsense", Topology: usual}).Steps(); err == nil || !strings.Contains(err.Error(), "quick") {
 		t.Errorf("an unknown preset: %v", err)
+	}
+	if _, err := (Plan{Preset: "quick", Only: []string{"nonsense"}, Topology: usual}).Steps(); err == nil || !strings.Contains(err.Error(), "fill-disk") {
+		t.Errorf("an unknown fault: %v", err)
 	}
 }
 
@@ -44,11 +48,21 @@ var mends = map[string]string{
 	history.RestartNode: history.KillNode, history.ResumeNode: history.PauseNode,
 	history.HealPostgres: history.CutPostgres, history.StartPostgres: history.KillPostgres, history.WakePostgres: history.StopPostgres,
 	history.StartInstance: history.KillInstance, history.WakeInstance: history.StopInstance,
-	history.HealRedis: history.CutRedis,
+	history.HealRedis: history.CutRedis, history.QuickenNode: history.SlowNode, history.AdmitInstances: history.RefuseInstances,
+	history.FreeDisk: history.FillDisk, history.JoinNodes: history.SplitNodes,
+}
+
+// same actions are mended by the same one.
+var same = map[string]string{
+	history.HoldReplies: history.CutRedis, history.HoldRequests: history.CutRedis, history.SlowRedis: history.CutRedis,
+	history.HoldPostgresReplies: history.CutPostgres, history.DrainInstance: history.KillInstance,
 }
 
 // passing actions mend themselves.
-var passing = map[string]bool{history.FlushNode: true, history.LapseLocks: true, history.StallNode: true, history.DropReply: true}
+var passing = map[string]bool{
+	history.FlushNode: true, history.LapseLocks: true, history.StallNode: true, history.DropReply: true, history.DropRedisReply: true,
+	history.EvictNode: true, history.RebootNode: true, history.LockTable: true, history.LockRows: true,
+}
 
 func TestScheduleMendsWhatItBreaks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,8 +87,8 @@ func TestScheduleMendsWhatItBreaks(t *testing.T) {
 				}
 				delete(broken, a)
 			default:
-				if a.Kind == history.HoldReplies || a.Kind == history.SlowRedis {
-					a.Kind = history.CutRedis // mended by the same action
+				if kind, ok := same[a.Kind]; ok {
+					a.Kind = kind
 				}
 				if broken[a] {
 					t.Fatalf("%+v breaks what is broken", step)
@@ -94,7 +108,7 @@ func TestScheduleMendsWhatItBreaks(t *testing.T) {
 		if len(broken) != 0 || last > duration {
 			t.Fatalf("broken at the end: %v; last step at %v of %v", broken, last, duration)
 		}
-		if KillsAll(preset) && total == 0 {
+		if (Plan{Preset: preset}).KillsAll() && total == 0 {
 			t.Fatalf("preset %s killed at most %d nodes of %d at once", preset, most, topology.Nodes)
 		}
 	})
@@ -134,3 +148,65 @@ func TestRunDoesEachStepAtItsTime(t *testing.T) {
 		}
 	})
 }
+
+func TestOnlyAndKeepChooseEpisodes(t *testing.T) {
+	p := Plan{Preset: "standard", Only: []string{"flush-nodes", "cut-redis"}, Seed: 4, Duration: time.Minute, Topology: usual}
+	all, err := p.Episodes()
+	if err != nil || len(all) < 4 {
+		t.Fatalf("%d episodes, %v", len(all), err)
+	}
+	for _, e := range all {
+		if e.Name != "flush-nodes" && e.Name != "cut-redis" {
+			t.Errorf("episode %s", e.Name)
+		}
+	}
+	p.Keep = []int{1, 3}
+	kept, err := p.Episodes()
+	if err != nil || len(kept) != 2 {
+		t.Fatalf("%d episodes kept, %v", len(kept), err)
+	}
+	for i, from := range []int{1, 3} {
+		if kept[i].Name != all[from].Name || len(kept[i].Steps) != len(all[from].Steps) {
+			t.Errorf("kept %+v, want %+v", kept[i], all[from])
+		}
+	}
+	if kept[0].Steps[0].At != all[0].Steps[0].At {
+		t.Errorf("what is left begins at %v, want %v", kept[0].Steps[0].At, all[0].Steps[0].At)
+	}
+	if gap := kept[1].Steps[0].At - kept[0].Steps[len(kept[0].Steps)-1].At; gap <= 0 || gap > maxOutage+maxCalm {
+		t.Errorf("%v between the episodes that are left", gap)
+	}
+}
+
+func TestPartsThatNeedOneAnotherAreNotBrokenTogether(t *testing.T) {
+	starting := map[string]bool{history.StartInstance: true, history.SplitNodes: true, history.JoinNodes: true}
+	for seed := range uint64(40) {
+		all, err := Plan{Preset: "standard", Seed: seed, Duration: 10 * time.Minute, Topology: usual}.Episodes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			starts, ledger := false, false
+			for _, s := range e.Steps {
+				starts = starts || starting[s.Kind]
+				ledger = ledger || strings.Contains(s.Kind, "postgres")
+			}
+			if starts && ledger {
+				t.Errorf("seed %d: %s restarts an instance while the ledger is broken", seed, e.Name)
+			}
+		}
+	}
+}
+
+func TestMissedFaultIsNoFailure(t *testing.T) {
+	var got history.Fault
+	target := targetFunc(func() (string, error) { return "", fmt.Errorf("no reply: %w", history.ErrMissed) })
+	err := Run(t.Context(), target, []Step{{Action: history.Action{Kind: history.DropReply}}}, func() time.Duration { return 0 }, func(f history.Fault) { got = f })
+	if err != nil || !got.Missed || got.Err != "" || got.Proof == "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+type targetFunc func() (string, error)
+
+func (f targetFunc) Do(context.Context, history.Action) (string, error) { return f() }

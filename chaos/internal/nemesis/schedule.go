@@ -2,11 +2,8 @@ package nemesis
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -22,58 +19,89 @@ const (
 	lastCalm             = time.Second
 )
 
-// presets are the episodes that each draws from.
-var presets = map[string][]episode{
-	"quick":      {killNodes, killNodes, killAllNodes, killAllNodes, killAllNodes},
-	"all-down":   {killAllNodes},
-	"asymmetric": {cutRedis, holdReplies, slowRedis, cutPostgres, dropReplies, flapLinks},
-	"ledger":     {killPostgres, pausePostgres, cutPostgres, dropReplies},
-	"pause":      {pauseNodes, stallNodes, pauseInstance},
-	"flap":       {flapNodes, flapLinks},
-	"standard":   everything,
-	"soak":       everything,
-}
-
-var everything = []episode{
-	killNodes, killAllNodes, pauseNodes, stallNodes, flushNodes, lapseLocks, flapNodes,
-	cutRedis, holdReplies, slowRedis, cutPostgres, dropReplies, flapLinks,
-	killPostgres, pausePostgres, killInstance, pauseInstance, rollInstances,
-}
-
-// first is the episode that a preset begins with, where it is not any.
-var first = map[string]episode{"quick": killAllNodes, "standard": killAllNodes, "soak": killAllNodes}
-
-// Presets returns the names of the presets.
-func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
-
-// KillsAll reports whether a preset is sure to have all nodes down at once.
-func KillsAll(preset string) bool { return preset == "all-down" || first[preset].plan != nil }
-
 // chanceOfTwo is how likely an episode of a mixed preset has another beside it,
 // of another part of the cluster.
 const chanceOfTwo = 0.3
 
-// Schedule plans the episodes of a preset, one after the other, with calm
-// between them. The same arguments give the same schedule. Everything is mended
-// when it ends.
-func Schedule(preset string, seed uint64, duration time.Duration, topology Topology) ([]Step, error) {
-	episodes, ok := presets[preset]
-	if !ok {
-		return nil, fmt.Errorf("chaos: no preset %q; there are %s", preset, strings.Join(Presets(), ", "))
+// mixed is how many kinds of episodes make a mixture.
+const mixed = 12
+
+// A Plan says which schedule is wanted.
+type Plan struct {
+	// Preset draws episodes by its name, or Only from those named.
+	Preset string
+	Only   []string
+	// Without are faults that are not possible here.
+	Without []string
+	// Keep are the numbers of the episodes that stay, from 0; nil: all. What
+	// is left moves up.
+	Keep     []int
+	Seed     uint64
+	Duration time.Duration
+	Topology
+}
+
+// An Episode is what is broken and mended between two calms.
+type Episode struct {
+	Name  string
+	Steps []Step
+	// Calm after it.
+	Calm time.Duration
+}
+
+// Steps returns the steps of the plan, in order.
+func (p Plan) Steps() ([]Step, error) {
+	all, err := p.Episodes()
+	var steps []Step
+	for _, e := range all {
+		steps = append(steps, e.Steps...)
 	}
-	s := &script{random: rand.New(rand.NewPCG(seed, 0x6e656d65736973)), Topology: topology}
-	next, forced := first[preset]
+	return steps, err
+}
+
+// Episodes plans one after the other, with calm between them. The same plan
+// gives the same episodes. Everything is mended when they end.
+func (p Plan) Episodes() ([]Episode, error) {
+	names, next, err := p.named()
+	if err != nil {
+		return nil, err
+	}
+	s := &script{random: rand.New(rand.NewPCG(p.Seed, 0x6e656d65736973)), Topology: p.Topology}
+	var drawn []Episode
 	for at := firstCalm; ; {
-		if !forced {
-			next = episodes[s.random.IntN(len(episodes))]
+		if next == "" {
+			next = names[s.random.IntN(len(names))]
 		}
-		steps, end := s.cycle(next, episodes, at)
-		if end > duration-lastCalm && len(s.steps) > 0 {
-			return s.steps, nil
+		e, end := s.cycle(next, names, at)
+		if end > p.Duration-lastCalm && len(drawn) > 0 {
+			return p.kept(drawn), nil
 		}
-		s.steps = append(s.steps, steps...)
-		at, forced = end+s.between(minCalm, maxCalm), false
+		e.Calm = s.between(minCalm, maxCalm)
+		drawn = append(drawn, e)
+		at, next = end+e.Calm, ""
 	}
+}
+
+// kept drops episodes and moves the others up.
+func (p Plan) kept(drawn []Episode) []Episode {
+	if p.Keep == nil {
+		return drawn
+	}
+	var left []Episode
+	gone := time.Duration(0)
+	for i, e := range drawn {
+		if !slices.Contains(p.Keep, i) {
+			if i+1 < len(drawn) {
+				gone += drawn[i+1].Steps[0].At - e.Steps[0].At
+			}
+			continue
+		}
+		for j := range e.Steps {
+			e.Steps[j].At -= gone
+		}
+		left = append(left, e)
+	}
+	return left
 }
 
 // script is a schedule in the making.
@@ -85,19 +113,23 @@ type script struct {
 
 // cycle plans an episode, and now and then a second one of another part
 // beside it.
-func (s *script) cycle(e episode, all []episode, at time.Duration) ([]Step, time.Duration) {
+func (s *script) cycle(name string, all []string, at time.Duration) (Episode, time.Duration) {
+	e := episodes[name]
 	steps, end := e.plan(s, at)
-	if len(all) < len(everything) || s.random.Float64() >= chanceOfTwo {
-		return steps, end
+	drawn := Episode{Name: name, Steps: steps}
+	if len(all) < mixed || s.random.Float64() >= chanceOfTwo {
+		return drawn, end
 	}
-	other := all[s.random.IntN(len(all))]
-	if other.part == e.part {
-		return steps, end
+	beside := all[s.random.IntN(len(all))]
+	other := episodes[beside]
+	if other.part == e.part || other.needs == e.part || e.needs == other.part {
+		return drawn, end
 	}
 	more, otherEnd := other.plan(s, at+s.between(0, time.Second))
-	steps = append(steps, more...)
-	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	return steps, max(end, otherEnd)
+	drawn.Name += "+" + beside
+	drawn.Steps = append(steps, more...)
+	slices.SortStableFunc(drawn.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	return drawn, max(end, otherEnd)
 }
 
 func (s *script) between(low, high time.Duration) time.Duration {

@@ -25,6 +25,16 @@ type Faults struct {
 	BytesPerSecond int
 }
 
+// Seen counts what the faults of a link have hit since they were set.
+type Seen struct {
+	// Refused connections, or ones that were cut.
+	Refused int
+	// Held and Delayed pieces of data.
+	Held, Delayed int
+	// Cut replies.
+	Cut int
+}
+
 // Link forwards connections from its own address to a target. It is safe for
 // concurrent use.
 type Link struct {
@@ -35,7 +45,8 @@ type Link struct {
 	mu      sync.Mutex // guards what follows
 	faults  Faults
 	changed chan struct{} // closed at the next change of faults
-	cuts    int           // replies that are still to be cut off
+	seen    Seen
+	cuts    int // replies that are still to be cut off
 	conns   map[net.Conn]struct{}
 	closed  bool
 }
@@ -57,7 +68,10 @@ func (l *Link) Addr() string { return l.listener.Addr().String() }
 // Set changes how the link behaves from now on.
 func (l *Link) Set(f Faults) {
 	l.mu.Lock()
-	l.faults = f
+	l.faults, l.seen = f, Seen{}
+	if f.Refuse {
+		l.seen.Refused = len(l.conns)
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
@@ -79,6 +93,13 @@ func (l *Link) Cuts() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cuts
+}
+
+// Seen returns what the faults have hit since they were set.
+func (l *Link) Seen() Seen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
 }
 
 // Reset cuts every connection.
@@ -165,6 +186,7 @@ func (l *Link) pass(n int, replies bool) bool {
 	if replies && l.cut() {
 		return false
 	}
+	counted := false
 	for {
 		l.mu.Lock()
 		f, changed, closed := l.faults, l.changed, l.closed
@@ -174,10 +196,24 @@ func (l *Link) pass(n int, replies bool) bool {
 			return false
 		}
 		if !held {
-			return sleep(waitFor(f, n, replies), changed)
+			wait := waitFor(f, n, replies)
+			if wait > 0 {
+				l.count(func(s *Seen) { s.Delayed++ })
+			}
+			return sleep(wait, changed)
+		}
+		if !counted {
+			counted = true
+			l.count(func(s *Seen) { s.Held++ })
 		}
 		<-changed
 	}
+}
+
+func (l *Link) count(what func(*Seen)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	what(&l.seen)
 }
 
 func waitFor(f Faults, n int, replies bool) time.Duration {
@@ -209,6 +245,7 @@ func (l *Link) cut() bool {
 		return false
 	}
 	l.cuts--
+	l.seen.Cut++
 	return true
 }
 
@@ -216,6 +253,7 @@ func (l *Link) keep(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.faults.Refuse {
+		l.seen.Refused++
 		return false
 	}
 	l.conns[conn] = struct{}{}

@@ -205,3 +205,29 @@ func TestDeadTargetLooksLikeAReset(t *testing.T) {
 	_ = store.listener.Close()
 	refused(t, l)
 }
+
+func TestLinkCountsWhatItHits(t *testing.T) {
+	l := newLink(t, newEcho(t).listener.Addr().String())
+	c := dial(t, l)
+	c.works("one")
+	l.Set(Faults{Delay: time.Millisecond})
+	c.works("two")
+	if got := l.Seen(); got.Delayed < 2 {
+		t.Errorf("a delay: %+v", got)
+	}
+	l.Set(Faults{HoldReplies: true})
+	if text, err := c.ask("three", 50*time.Millisecond); err == nil {
+		t.Errorf("%q passed", text)
+	}
+	if got := l.Seen(); got.Held != 1 {
+		t.Errorf("a reply that is held: %+v", got)
+	}
+	l.Set(Faults{Refuse: true})
+	if got := l.Seen(); got.Refused == 0 {
+		t.Errorf("a connection that is cut: %+v", got)
+	}
+	l.Set(Faults{})
+	if got := l.Seen(); got != (Seen{}) {
+		t.Errorf("a good link hits nothing: %+v", got)
+	}
+}

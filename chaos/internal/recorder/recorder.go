@@ -5,7 +5,6 @@ package recorder
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +25,7 @@ type Recorder struct {
 	server *http.Server
 	url    string
 	in     chan pending
+	sinks  sinks         // of the writer
 	quit   chan struct{} // closed when nothing more is taken
 	done   chan struct{} // closed when the writer has ended
 
@@ -39,7 +39,13 @@ type Recorder struct {
 
 type pending struct {
 	effect history.Effect
-	ack    chan error
+	ack    chan outcome
+}
+
+// outcome is the effect as it was recorded.
+type outcome struct {
+	effect history.Effect
+	err    error
 }
 
 // New starts a recorder that appends to the file and takes the time from
@@ -55,7 +61,7 @@ func New(path string, clock func() time.Duration) (*Recorder, error) {
 	}
 	r := &Recorder{
 		clock: clock, file: file, url: "http://" + listener.Addr().String(),
-		in: make(chan pending), quit: make(chan struct{}), done: make(chan struct{}), starts: map[string]int{}, routes: map[string]string{},
+		in: make(chan pending), quit: make(chan struct{}), done: make(chan struct{}), starts: map[string]int{}, routes: map[string]string{}, sinks: newSinks(),
 	}
 	r.server = &http.Server{Handler: http.HandlerFunc(r.serve)}
 	go func() { _ = r.server.Serve(listener) }()
@@ -72,21 +78,32 @@ func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if err := r.Record(e); err != nil {
+	recorded, err := r.Record(e)
+	switch {
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case losesReply(recorded):
+		panic(http.ErrAbortHandler) // applied, and the caller cannot know
+	default:
+		_ = json.NewEncoder(w).Encode(recorded)
 	}
 }
 
-// Record appends an effect, with the present time, and returns once it is on
-// disk.
-func (r *Recorder) Record(e history.Effect) error {
+// Record appends an effect, with the present time, and returns what its sink
+// made of it once it is on disk.
+func (r *Recorder) Record(e history.Effect) (history.Effect, error) {
 	e.At = r.clock()
-	p := pending{effect: e, ack: make(chan error, 1)}
+	if e.Clock != 0 { // from the machine's clock to the run's
+		now := Clock()
+		e.Clock, e.Valid = e.At-(now-e.Clock), e.At-(now-e.Valid)
+	}
+	p := pending{effect: e, ack: make(chan outcome, 1)}
 	select {
 	case r.in <- p:
-		return <-p.ack
+		got := <-p.ack
+		return got.effect, got.err
 	case <-r.quit:
-		return errors.New("recorder: closed")
+		return e, errors.New("recorder: closed")
 	}
 }
 
@@ -123,8 +140,9 @@ func (r *Recorder) gather(first pending) []pending {
 func (r *Recorder) commit(batch []pending) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
-	for _, p := range batch {
-		if err := enc.Encode(p.effect); err != nil {
+	for i := range batch {
+		r.sinks.apply(&batch[i].effect)
+		if err := enc.Encode(batch[i].effect); err != nil {
 			return err
 		}
 	}
@@ -145,7 +163,7 @@ func (r *Recorder) keep(batch []pending, err error) {
 	}
 	r.mu.Unlock()
 	for _, p := range batch {
-		p.ack <- err
+		p.ack <- outcome{p.effect, err}
 	}
 }
 
@@ -191,38 +209,3 @@ func (r *Recorder) Close() error {
 	defer r.mu.Unlock()
 	return errors.Join(err, r.failed, r.file.Close())
 }
-
-// Client sends effects to a recorder. It is safe for concurrent use.
-type Client struct {
-	url  string
-	http *http.Client
-}
-
-// NewClient returns a client for the recorder at the URL.
-func NewClient(url string) *Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	return &Client{url: url, http: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
-}
-
-// Record sends one effect and returns once it is on disk.
-func (c *Client) Record(ctx context.Context, e history.Effect) error {
-	body, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("recorder: %s", resp.Status)
-	}
-	return errors.Join(err, resp.Body.Close())
-}
-
-// Close gives idle connections back.
-func (c *Client) Close() { c.http.CloseIdleConnections() }

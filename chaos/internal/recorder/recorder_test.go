@@ -28,7 +28,7 @@ func TestWhatIsAcknowledgedIsInTheFile(t *testing.T) {
 	for i := range 40 {
 		group.Go(func() {
 			e := history.Effect{Kind: history.Start, Key: "k" + strconv.Itoa(i%39), Execution: strconv.Itoa(i), Fence: int64(i)}
-			if err := client.Record(t.Context(), e); err != nil {
+			if _, err := client.Record(t.Context(), e); err != nil {
 				t.Error(err)
 			}
 		})
@@ -67,5 +67,75 @@ func TestOldLogsAreNotAppendedTo(t *testing.T) {
 	}
 	if _, err := New(path, nil); err == nil {
 		t.Error("a second run would write into the log of the first")
+	}
+}
+
+func TestSinks(t *testing.T) {
+	began := time.Now()
+	r, err := New(filepath.Join(t.TempDir(), history.EffectsFile), func() time.Duration { return time.Since(began) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	for i, c := range []struct {
+		kind, sink string
+		fence      int64
+		value      int64
+		refused    bool
+		want       int64
+	}{
+		{kind: history.Done, sink: history.Plain, fence: 2},
+		{kind: history.Done, sink: history.Plain, fence: 1},
+		{kind: history.Done, sink: history.Fenced, fence: 2},
+		{kind: history.Done, sink: history.Fenced, fence: 1, refused: true},
+		{kind: history.Done, sink: history.Fenced, fence: 3},
+		{kind: history.Done, sink: history.Deduplicating, fence: 5},
+		{kind: history.Done, sink: history.Deduplicating, fence: 6, refused: true},
+		{kind: history.WriteSlot, fence: 3, value: 10, want: 10},
+		{kind: history.ReadSlot, fence: 5, want: 10},
+		{kind: history.WriteSlot, fence: 4, value: 11, refused: true, want: 10},
+		{kind: history.WriteSlot, fence: 5, value: 12, want: 12},
+	} {
+		got, err := r.Record(history.Effect{Kind: c.kind, Sink: c.sink, Key: "k", Fence: c.fence, Value: c.value})
+		if err != nil || got.Refused != c.refused || got.Value != c.want {
+			t.Errorf("%d: %+v: refused %v, value %d, %v", i, c, got.Refused, got.Value, err)
+		}
+	}
+}
+
+func TestReplyIsLostAfterTheEffect(t *testing.T) {
+	r, err := New(filepath.Join(t.TempDir(), history.EffectsFile), func() time.Duration { return 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	client := NewClient(r.URL())
+	defer client.Close()
+	lost := 0
+	for i := range 40 {
+		e := history.Effect{Kind: history.Done, Sink: history.Deduplicating, Key: strconv.Itoa(i)}
+		if _, err := client.Record(t.Context(), e); err != nil {
+			lost++
+		}
+		if again, err := client.Record(t.Context(), e); err != nil || !again.Refused {
+			t.Errorf("sent again: %+v, %v", again, err)
+		}
+	}
+	if lost == 0 || lost == 40 {
+		t.Errorf("%d of 40 replies were lost", lost)
+	}
+}
+
+func TestClocksOfInstancesAreTheRuns(t *testing.T) {
+	began := time.Now()
+	r, err := New(filepath.Join(t.TempDir(), history.EffectsFile), func() time.Duration { return time.Since(began) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	before := time.Since(began)
+	e, err := r.Record(history.Effect{Kind: history.Acquired, Clock: Clock(), Valid: Clock() + time.Hour})
+	if err != nil || e.Clock < before || e.Clock > e.At || e.Valid < e.Clock+time.Hour {
+		t.Errorf("%+v after %v, %v", e, before, err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/redfence/redfence/chaos/internal/history"
 	"github.com/redfence/redfence/chaos/internal/instance"
@@ -22,13 +21,17 @@ type answer struct {
 }
 
 // send does one request and keeps it.
-func (l *Load) send(ctx context.Context, kind, key string, work time.Duration, number int) history.Op {
-	op := history.Op{Kind: kind, Key: key, Instance: number, Sent: l.options.Clock()}
+func (l *Load) send(ctx context.Context, kind string, p plan, number int) history.Op {
+	op := history.Op{Kind: kind, Asked: p.asked, Key: p.key, Instance: number, Sent: l.options.Clock()}
 	asked := http.Header{}
-	asked.Set(instance.WorkHeader, work.String())
+	asked.Set(instance.WorkHeader, p.work.String())
+	asked.Set(instance.SinkHeader, p.sink)
+	if p.asked == history.Panics {
+		asked.Set(instance.ThenHeader, "panic")
+	}
 	Send(ctx, l.client, l.options.Instances[number], &op, asked)
 	op.Got = l.options.Clock()
-	l.keep(op)
+	l.keep(op, p)
 	return op
 }
 
@@ -37,7 +40,11 @@ func (l *Load) send(ctx context.Context, kind, key string, work time.Duration, n
 // be from a client that repeats itself.
 func Send(ctx context.Context, client *http.Client, base string, op *history.Op, asked http.Header) {
 	body := strings.NewReader(fmt.Sprintf(`{"key":%q}`, op.Key))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/work", body)
+	path := "/work"
+	if op.Asked == history.Transfers {
+		path = "/transfer"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, body)
 	if err != nil {
 		op.Err = err.Error()
 		return

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,12 @@ type Options struct {
 	KeysPerSecond int
 	// LatePerSecond is the rate of late duplicates.
 	LatePerSecond int
+	// Lease of the instances' claims: some handlers work for longer.
+	Lease time.Duration
+	// Transfers says that instances serve DoTx.
+	Transfers bool
+	// Lockers are those that instances serve plain locks of.
+	Lockers []string
 }
 
 const (
@@ -46,8 +53,9 @@ type Load struct {
 	random       *rand.Rand
 	ops          []history.Op
 	keys         int
-	acknowledged []string // keys with a durable answer
+	acknowledged []plan // of the keys with a durable answer
 	known        map[string]bool
+	locked       int // requests for locks that were granted
 	answered     int // ops with a handler's response
 }
 
@@ -58,13 +66,6 @@ func New(o Options) *Load {
 		options: o, client: &http.Client{Transport: transport, Timeout: requestTimeout},
 		random: rand.New(rand.NewPCG(o.Seed, 0x6c6f6164)), known: map[string]bool{},
 	}
-}
-
-// plan is what one key will be sent, drawn before it begins.
-type plan struct {
-	key       string
-	work      time.Duration
-	instances []int // of the first request and its duplicates
 }
 
 // Run sends fresh keys and late duplicates until ctx is done, then waits until
@@ -89,11 +90,16 @@ func (l *Load) Run(ctx context.Context) {
 	})
 	group.Go(func() {
 		every(ctx, l.options.LatePerSecond, func() {
-			if key, instance, ok := l.drawLate(); ok {
-				group.Go(func() { l.until(work, history.Late, key, 0, instance) })
+			if p, instance, ok := l.drawLate(); ok {
+				group.Go(func() { l.until(work, history.Late, p, instance) })
 			}
 		})
 	})
+	for _, locker := range l.options.Lockers {
+		for client := range lockClients {
+			group.Go(func() { l.lock(ctx, locker, client) })
+		}
+	}
 	group.Wait()
 }
 
@@ -110,66 +116,19 @@ func every(ctx context.Context, perSecond int, do func()) {
 	}
 }
 
-// draw plans the next key: most handlers are quick, some are slow enough for
-// duplicates to meet them at work.
-func (l *Load) draw() plan {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.keys++
-	p := plan{key: fmt.Sprintf("%d-%06d", l.options.Seed, l.keys)}
-	switch n := l.random.IntN(10); {
-	case n < 6:
-	case n < 9:
-		p.work = time.Duration(l.random.IntN(10)) * time.Millisecond
-	default:
-		p.work = time.Duration(50+l.random.IntN(250)) * time.Millisecond
-	}
-	for range 1 + l.random.IntN(3) {
-		p.instances = append(p.instances, l.random.IntN(len(l.options.Instances)))
-	}
-	return p
-}
-
 // drawLate picks a key that was acknowledged: any, or one of the latest.
-func (l *Load) drawLate() (key string, instance int, ok bool) {
+func (l *Load) drawLate() (p plan, instance int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.acknowledged)
 	if n == 0 {
-		return "", 0, false
+		return plan{}, 0, false
 	}
 	oldest := 0
 	if l.random.IntN(3) == 0 {
 		oldest = max(0, n-20)
 	}
 	return l.acknowledged[oldest+l.random.IntN(n-oldest)], l.random.IntN(len(l.options.Instances)), true
-}
-
-// begin sends the first request of a key and its duplicates at once.
-func (l *Load) begin(ctx context.Context, p plan) {
-	var group sync.WaitGroup
-	for i, instance := range p.instances {
-		kind := history.Duplicate
-		if i == 0 {
-			kind = history.Fresh
-		}
-		group.Go(func() { l.until(ctx, kind, p.key, p.work, instance) })
-	}
-	group.Wait()
-}
-
-// until repeats a request, each time at the next instance, until it gets a
-// response of the handler or the client's patience ends.
-func (l *Load) until(ctx context.Context, kind, key string, work time.Duration, instance int) {
-	end := l.options.Clock() + patience
-	for {
-		op := l.send(ctx, kind, key, work, instance)
-		if op.OK() || ctx.Err() != nil || l.options.Clock() > end {
-			return
-		}
-		pause(ctx, l.backoff())
-		instance = (instance + 1) % len(l.options.Instances)
-	}
 }
 
 func (l *Load) backoff() time.Duration {
@@ -187,7 +146,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (l *Load) keep(op history.Op) {
+func (l *Load) keep(op history.Op, p plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ops = append(l.ops, op)
@@ -197,23 +156,26 @@ func (l *Load) keep(op history.Op) {
 	l.answered++
 	if op.Durable && !l.known[op.Key] {
 		l.known[op.Key] = true
-		l.acknowledged = append(l.acknowledged, op.Key)
+		l.acknowledged = append(l.acknowledged, p)
 	}
 }
 
 // Final asks for every acknowledged key once more.
 func (l *Load) Final(ctx context.Context) {
-	keys := make(chan string)
+	keys := make(chan plan)
 	var group sync.WaitGroup
 	for range finalClients {
 		group.Go(func() {
-			for key := range keys {
-				l.until(ctx, history.Final, key, 0, l.anyInstance())
+			for p := range keys {
+				l.until(ctx, history.Final, p, l.anyInstance())
 			}
 		})
 	}
-	for _, key := range l.Acknowledged() {
-		keys <- key
+	l.mu.Lock()
+	all := slices.Clone(l.acknowledged)
+	l.mu.Unlock()
+	for _, p := range all {
+		keys <- p
 	}
 	close(keys)
 	group.Wait()
@@ -225,7 +187,7 @@ func (l *Load) Probe(ctx context.Context, instance int) history.Op {
 	l.keys++
 	key := fmt.Sprintf("%d-%06d-probe", l.options.Seed, l.keys)
 	l.mu.Unlock()
-	return l.send(ctx, history.Probe, key, 0, instance)
+	return l.send(ctx, history.Probe, plan{key: key}, instance)
 }
 
 func (l *Load) anyInstance() int {
@@ -238,7 +200,11 @@ func (l *Load) anyInstance() int {
 func (l *Load) Acknowledged() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]string(nil), l.acknowledged...)
+	keys := make([]string, len(l.acknowledged))
+	for i, p := range l.acknowledged {
+		keys[i] = p.key
+	}
+	return keys
 }
 
 // Ops returns every request that was answered or given up so far.
