@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	pool, err := connect(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
@@ -85,6 +85,18 @@ func run(ctx context.Context, o options) (err error) {
 	server := &http.Server{Handler: handler}
 	defer drain(server.Shutdown)
 	return serve(ctx, server, o.listen, o.addressFile)
+}
+
+// poolSize leaves connections for the ledger while transfers hold theirs.
+const poolSize = 12
+
+func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", err)
+	}
+	config.MaxConns = poolSize
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
 // dial makes clients with the options that the engine asks for.

@@ -11,12 +11,12 @@ import (
 	"github.com/redfence/redfence/chaos/internal/instance"
 )
 
-// Clients of plain locks. Three share a name, so that they wait for one
+// Clients of plain locks. Some share a name, so that they wait for one
 // another; some hold it for longer than its TTL.
 const (
-	lockClients  = 6
+	lockClients  = 4
 	lockNames    = 2
-	lockPause    = 60 * time.Millisecond
+	lockPause    = 300 * time.Millisecond
 	chanceOfHeld = 0.03
 )
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,9 +93,13 @@ func (l *Load) begin(ctx context.Context, p plan) {
 	group.Wait()
 }
 
-// triesAtPanics bounds the requests of one client for a key whose handler
-// panics: nobody will know how it ended.
-const triesAtPanics = 3
+// fewTries bound the requests for a key of which nobody will know how it ended.
+const fewTries = 3
+
+func (l *Load) hopeless(op history.Op, try int) bool {
+	unknown := op.Kind == history.Final && strings.Contains(op.Body, "outcome-unknown")
+	return try >= fewTries && (unknown || op.Asked == history.Panics)
+}
 
 // until repeats a request, each time at the next instance, until it gets a
 // response of the handler or the client's patience ends.
@@ -102,7 +107,7 @@ func (l *Load) until(ctx context.Context, kind string, p plan, instance int) {
 	end := l.options.Clock() + patience
 	for try := 1; ; try++ {
 		op := l.send(ctx, kind, p, instance)
-		if op.OK() || ctx.Err() != nil || l.options.Clock() > end || p.asked == history.Panics && try == triesAtPanics {
+		if op.OK() || ctx.Err() != nil || l.options.Clock() > end || l.hopeless(op, try) {
 			return
 		}
 		pause(ctx, l.backoff())

@@ -53,6 +53,7 @@ type Load struct {
 	random       *rand.Rand
 	ops          []history.Op
 	keys         int
+	begun        []plan // of every key but the probes
 	acknowledged []plan // of the keys with a durable answer
 	known        map[string]bool
 	locked       int // requests for locks that were granted
@@ -82,6 +83,9 @@ func (l *Load) Run(ctx context.Context) {
 				return
 			}
 			p := l.draw()
+			l.mu.Lock()
+			l.begun = append(l.begun, p)
+			l.mu.Unlock()
 			group.Go(func() {
 				defer func() { <-slots }()
 				l.begin(work, p)
@@ -160,7 +164,8 @@ func (l *Load) keep(op history.Op, p plan) {
 	}
 }
 
-// Final asks for every acknowledged key once more.
+// Final asks for every key once more: those that were acknowledged must have
+// the same answer, and the others get one now that nothing is broken.
 func (l *Load) Final(ctx context.Context) {
 	keys := make(chan plan)
 	var group sync.WaitGroup
@@ -172,7 +177,7 @@ func (l *Load) Final(ctx context.Context) {
 		})
 	}
 	l.mu.Lock()
-	all := slices.Clone(l.acknowledged)
+	all := slices.Clone(l.begun)
 	l.mu.Unlock()
 	for _, p := range all {
 		keys <- p
