@@ -76,11 +76,7 @@ func run(ctx context.Context, setup history.Setup, rate int, dir string, progres
 // judged judges a history and leaves the report beside it.
 func judged(h *history.History, dir string) (report.Report, error) {
 	r := report.New(h, check.Judge(h), dir)
-	file, err := os.Create(filepath.Join(dir, "report.json"))
-	if err != nil {
-		return r, fmt.Errorf("chaos: %w", err)
-	}
-	return r, errors.Join(r.JSON(file), file.Close())
+	return r, r.Save()
 }
 
 // history starts everything, runs the schedule, and ends everything.

@@ -36,6 +36,8 @@ type Violation struct {
 	Check string `json:"check"`
 	Key   string `json:"key,omitempty"`
 	What  string `json:"what"`
+	// At is the moment that matters; 0: the whole history of the key.
+	At time.Duration `json:"at,omitempty"`
 }
 
 // A Result is the judgement of a run.
@@ -146,6 +148,11 @@ func newJudge(h *history.History) *judge {
 
 func (j *judge) report(class Class, check, key, format string, args ...any) {
 	j.found = append(j.found, Violation{Class: class, Check: check, Key: key, What: fmt.Sprintf(format, args...)})
+}
+
+// reportAt reports what became wrong at a moment.
+func (j *judge) reportAt(at time.Duration, class Class, check, key, format string, args ...any) {
+	j.found = append(j.found, Violation{Class: class, Check: check, Key: key, What: fmt.Sprintf(format, args...), At: at})
 }
 
 // acknowledged returns the first durable answer of a key.

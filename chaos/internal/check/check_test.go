@@ -2,6 +2,9 @@ package check
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -240,5 +243,40 @@ func TestLatencyTakesTheNearestRank(t *testing.T) {
 	}
 	if diff := cmp.Diff(Latency{Count: 1, P50: 7, P99: 7, Max: 7}, latencyOf([]time.Duration{7})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestKindsNameEveryCheck reads what the checks report from their source.
+func TestKindsNameEveryCheck(t *testing.T) {
+	known := map[Kind]bool{}
+	for _, k := range Kinds() {
+		known[Kind{Name: k.Name, Class: k.Class}] = true
+	}
+	classes := map[string]Class{"Safety": Safety, "Liveness": Liveness, "Invalid": Invalid}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`j\.report(?:At)?\((?:[^,"]+, )?(\w+), "([^"]+)"`).FindAllSubmatch(text, -1) {
+			found++
+			if !known[Kind{Name: string(m[2]), Class: classes[string(m[1])]}] {
+				t.Errorf("%s reports %s as %s, which Kinds does not name", file, m[2], m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile(`j\.search\("([^"]+)"`).FindAllSubmatch(text, -1) {
+			found++
+			if !known[Kind{Name: string(m[1]), Class: Safety}] {
+				t.Errorf("%s searches for %s, which Kinds does not name", file, m[1])
+			}
+		}
+	}
+	if found < len(known) {
+		t.Errorf("%d reports in the source, %d kinds", found, len(known))
 	}
 }

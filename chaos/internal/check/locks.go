@@ -44,7 +44,7 @@ func exclusion(j *judge) {
 		var last hold
 		for _, h := range j.holdsOf(name) {
 			if last.Execution != "" && h.Clock < last.until && !j.evicted(last, h) {
-				j.report(Safety, "lock held twice", name, "%s from %s to %s (fence %d), and %s from %s (fence %d)",
+				j.reportAt(h.Clock, Safety, "lock held twice", name, "%s from %s to %s (fence %d), and %s from %s (fence %d)",
 					last.Instance, seconds(last.Clock), seconds(last.until), last.Fence, h.Instance, seconds(h.Clock), h.Fence)
 				break
 			}
@@ -70,7 +70,7 @@ func lockFences(j *judge) {
 		var last hold
 		for _, h := range j.holdsOf(name) {
 			if last.Execution != "" && h.Fence <= last.Fence && !j.forgotten(last, h) {
-				j.report(Safety, "fence order", name, "%s acquired at %s with fence %d, after %d at %s",
+				j.reportAt(h.Clock, Safety, "fence order", name, "%s acquired at %s with fence %d, after %d at %s",
 					h.Instance, seconds(h.Clock), h.Fence, last.Fence, seconds(last.Clock))
 				break
 			}

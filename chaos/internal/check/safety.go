@@ -19,7 +19,7 @@ func starts(j *judge) {
 		if j.Setup.Policy == "retry" && j.allLapsed(begun) {
 			continue // figures list them
 		}
-		j.report(Safety, "double start", key, "%d starts: %s at %s (%s route, fence %d), then %s at %s (%s route, fence %d)",
+		j.reportAt(two.At, Safety, "double start", key, "%d starts: %s at %s (%s route, fence %d), then %s at %s (%s route, fence %d)",
 			len(begun), one.Instance, seconds(one.At), one.Route, one.Fence, two.Instance, seconds(two.At), two.Route, two.Fence)
 	}
 }

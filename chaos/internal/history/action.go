@@ -76,6 +76,29 @@ func (a Action) On() string {
 	return "instance"
 }
 
+// mendedBy says which action undoes which; what is not in it passes by itself.
+var mendedBy = map[string]string{
+	KillNode: RestartNode, PauseNode: ResumeNode, SlowNode: QuickenNode,
+	CutRedis: HealRedis, HoldReplies: HealRedis, HoldRequests: HealRedis, SlowRedis: HealRedis,
+	CutPostgres: HealPostgres, HoldPostgresReplies: HealPostgres,
+	KillPostgres: StartPostgres, StopPostgres: WakePostgres, RefuseInstances: AdmitInstances, FillDisk: FreeDisk,
+	KillInstance: StartInstance, DrainInstance: StartInstance, StopInstance: WakeInstance, SplitNodes: JoinNodes,
+}
+
+// MendedBy returns the kind of the action that undoes this one; empty: it
+// passes by itself, or it mends.
+func (a Action) MendedBy() string { return mendedBy[a.Kind] }
+
+// Mends reports whether an action undoes others.
+func (a Action) Mends() bool {
+	for _, kind := range mendedBy {
+		if kind == a.Kind {
+			return true
+		}
+	}
+	return false
+}
+
 // LosesMemory reports whether a node forgets in an action what it kept.
 func (a Action) LosesMemory() bool {
 	return a.Kind == RestartNode || a.Kind == FlushNode || a.Kind == EvictNode

@@ -43,27 +43,6 @@ func TestScheduleIsDecidedByTheSeed(t *testing.T) {
 	}
 }
 
-// mends says which action undoes which.
-var mends = map[string]string{
-	history.RestartNode: history.KillNode, history.ResumeNode: history.PauseNode,
-	history.HealPostgres: history.CutPostgres, history.StartPostgres: history.KillPostgres, history.WakePostgres: history.StopPostgres,
-	history.StartInstance: history.KillInstance, history.WakeInstance: history.StopInstance,
-	history.HealRedis: history.CutRedis, history.QuickenNode: history.SlowNode, history.AdmitInstances: history.RefuseInstances,
-	history.FreeDisk: history.FillDisk, history.JoinNodes: history.SplitNodes,
-}
-
-// same actions are mended by the same one.
-var same = map[string]string{
-	history.HoldReplies: history.CutRedis, history.HoldRequests: history.CutRedis, history.SlowRedis: history.CutRedis,
-	history.HoldPostgresReplies: history.CutPostgres, history.DrainInstance: history.KillInstance,
-}
-
-// passing actions mend themselves.
-var passing = map[string]bool{
-	history.FlushNode: true, history.LapseLocks: true, history.StallNode: true, history.DropReply: true, history.DropRedisReply: true,
-	history.EvictNode: true, history.RebootNode: true, history.LockTable: true, history.LockRows: true,
-}
-
 func TestScheduleMendsWhatItBreaks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		preset := rapid.SampledFrom(Presets()).Draw(t, "preset")
@@ -78,26 +57,23 @@ func TestScheduleMendsWhatItBreaks(t *testing.T) {
 			}
 			last = step.At
 			a := step.Action
-			switch undone, heals := mends[a.Kind], mends[a.Kind] != ""; {
-			case passing[a.Kind]:
-			case heals:
-				a.Kind = undone
+			mended := a
+			mended.Kind = a.MendedBy()
+			switch {
+			case a.Mends():
 				if !broken[a] {
 					t.Fatalf("%+v mends what is not broken", step)
 				}
 				delete(broken, a)
+			case mended.Kind == "": // passes by itself
+			case broken[mended]:
+				t.Fatalf("%+v breaks what is broken", step)
 			default:
-				if kind, ok := same[a.Kind]; ok {
-					a.Kind = kind
-				}
-				if broken[a] {
-					t.Fatalf("%+v breaks what is broken", step)
-				}
-				broken[a] = true
+				broken[mended] = true
 			}
 			dead := 0
 			for a := range broken {
-				if a.Kind == history.KillNode {
+				if a.Kind == history.RestartNode {
 					dead++
 				}
 			}

@@ -64,8 +64,9 @@ func (r Report) Text(w io.Writer) error {
 	r.checks(&b)
 	r.figures(&b)
 	r.violations(&b)
+	fmt.Fprintf(&b, "again: %s\n", r.Command())
 	if r.Dir != "" {
-		fmt.Fprintf(&b, "report: %s\n", r.Dir)
+		fmt.Fprintf(&b, "report: %s, with %s\n", r.Dir, strings.Join(r.files(), ", "))
 	}
 	fmt.Fprintf(&b, "verdict: %s\n", r.Verdict)
 	_, err := io.WriteString(w, b.String())
@@ -98,15 +99,38 @@ func (r Report) checks(b *strings.Builder) {
 	}
 	line(b, "requests", "%d for %d keys; %d got the handler's response, %d of them replayed", f.Requests, f.Keys, f.Answered, f.Replays)
 	line(b, verb, "%d of %d faults; %d times all %d nodes were down at once", f.Kills, f.Faults, len(f.Outages), r.Setup.Nodes)
+	if f.Missed > 0 {
+		line(b, "faults that hit nothing", "%d", f.Missed)
+	}
 	line(b, "handler starts", "%d on the primary route, %d on the fallback route", f.Primary, f.Fallback)
+	if len(f.Holds) > 0 {
+		line(b, "plain locks held", "%d times from the engine, %d from Redlock; %d transfers", f.Holds[history.EngineLock], f.Holds[history.Redlock], f.Transfers)
+	}
 	b.WriteByte('\n')
 	if f.Unknown > 0 || f.Again > 0 {
 		line(b, "outcome unknown", "%d keys; started again after a lapse: %d", f.Unknown, f.Again)
 	}
-	for _, name := range []string{"double start", "answers differ", "answer lost", "answer without effect", "not in the ledger"} {
-		line(b, name, "%d", r.count(name))
+	for _, l := range f.Lapses[:min(len(f.Lapses), shownLapses)] {
+		line(b, "started again", "%s on %s at %s, first on %s at %s", l.Key, l.To, round(l.Second), l.From, round(l.First))
+	}
+	if more := len(f.Lapses) - shownLapses; more > 0 {
+		line(b, "", "%d more, see report.json", more)
+	}
+	for _, kind := range check.Kinds() {
+		if n := r.count(kind.Name); kind.Class == check.Safety && (n > 0 || headline[kind.Name]) {
+			line(b, kind.Name, "%d", n)
+		}
 	}
 	b.WriteByte('\n')
+}
+
+// shownLapses is how many second starts the text spells out.
+const shownLapses = 3
+
+// headline are the checks that the text shows even when nothing was found.
+var headline = map[string]bool{
+	"double start": true, "answers differ": true, "answers have no order": true, "answer lost": true, "answer without effect": true,
+	"not in the ledger": true, "effect not once": true, "sum wrong": true, "lock held twice": true, "update lost": true,
 }
 
 func (r Report) count(check string) int {
@@ -133,6 +157,13 @@ func (r Report) figures(b *strings.Builder) {
 	if f.Outage.Count > 0 {
 		line(b, "in such an outage", "p50 %s, p99 %s, max %s", round(f.Outage.P50), round(f.Outage.P99), round(f.Outage.Max))
 	}
+	if rec := f.Recovery; rec.Outages > 0 {
+		line(b, "fresh keys served again", "p50 %s, p99 %s after all nodes died, of %d in %d outages", round(rec.Served.P50), round(rec.Served.P99), rec.Served.Count, rec.Outages)
+		line(b, "primary route again", "p50 %s, p99 %s after the quorum was back", round(rec.Primary.P50), round(rec.Primary.P99))
+	}
+	if a := f.Availability; a.Requests > 0 {
+		line(b, "available", "%.3f %% of %d requests for fresh keys while nodes were down, after the first second", 100*a.Share(), a.Requests)
+	}
 	if len(f.Back) > 0 {
 		back := make([]string, len(f.Back))
 		for i, d := range f.Back {
@@ -151,7 +182,7 @@ func (r Report) violations(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "%s: %s %s: %s\n", strings.ToUpper(v.Class.String()), v.Check, v.Key, v.What)
 		if shown[v.Class] == 1 && v.Key != "" {
-			r.story(b, v.Key)
+			r.story(b, v.Key, v.At)
 		}
 	}
 	for class, n := range shown {
@@ -165,7 +196,7 @@ func (r Report) violations(b *strings.Builder) {
 }
 
 func line(b *strings.Builder, name, format string, args ...any) {
-	fmt.Fprintf(b, "  %-22s %s\n", name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(b, "  %-23s %s\n", name, fmt.Sprintf(format, args...))
 }
 
 func round(d time.Duration) time.Duration {

@@ -15,7 +15,7 @@ import (
 
 func sample() *history.History {
 	return &history.History{
-		Setup: history.Setup{Seed: 7, Duration: time.Minute, Nodes: 5, Instances: 3},
+		Setup: history.Setup{Preset: "quick", Seed: 7, Duration: time.Minute, Nodes: 5, Instances: 3},
 		Ops: []history.Op{
 			{Kind: history.Fresh, Key: "k", Sent: time.Second, Got: 2 * time.Second, Status: 200, Body: "one"},
 			{Kind: history.Late, Key: "k", Instance: 1, Sent: 4 * time.Second, Got: 5 * time.Second, Err: "EOF"},
@@ -87,7 +87,8 @@ SAFETY: double start k: 2 starts
 SAFETY: double start k: 2 starts
 SAFETY: 3 more, see report.json
 
-report: somewhere
+again: go run ./chaos -preset quick -seed 7 -duration 1m -nodes 5 -instances 3
+report: somewhere, with report.html, report.json, junit.xml
 verdict: safety (1)
 `
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,0 +1,186 @@
+package report
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redfence/redfence/chaos/internal/check"
+	"github.com/redfence/redfence/chaos/internal/history"
+)
+
+// Sizes of the picture, in its own units.
+const (
+	pictureWidth = 1000.0
+	leftMargin   = 120.0
+	rightMargin  = 12.0
+	rowHeight    = 60.0
+	laneHeight   = 14.0
+	rowGap       = 14.0
+)
+
+// picture is the time line in the making.
+type picture struct {
+	strings.Builder
+	end time.Duration
+	y   float64
+}
+
+// timeline draws the run from left to right: throughput, share of fresh keys
+// served, routes, breakers, faults.
+func (r Report) timeline() template.HTML {
+	p := &picture{y: rowGap}
+	seconds := r.Result.Figures.Seconds
+	p.end = time.Duration(max(1, len(seconds))) * time.Second
+	p.bars("answered /s", seconds, func(s check.Second) []part { return []part{{"all", s.All}} })
+	p.bars("fresh keys /s", seconds, func(s check.Second) []part { return []part{{"served", s.Served}, {"failed", s.Requests - s.Served}} })
+	p.bars("starts /s", seconds, func(s check.Second) []part { return []part{{"primary", s.Primary}, {"fallback", s.Fallback}} })
+	for i := range r.Setup.Instances {
+		p.breaker(fmt.Sprintf("instance-%d", i), r.history.Effects)
+	}
+	p.y += rowGap
+	p.faults(r.history.Faults)
+	p.axis()
+	height := p.y + 24
+	var outages strings.Builder
+	for _, o := range r.Result.Figures.Outages {
+		fmt.Fprintf(&outages, `<rect class="outage" x="%.1f" y="0" width="%.1f" height="%.1f"><title>no Redis node up, %s to %s</title></rect>`,
+			p.x(o.From), p.x(o.To)-p.x(o.From), p.y, round(o.From), round(o.To))
+	}
+	// Every text below is escaped where it is drawn; the rest are numbers.
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="time line of the run">%s%s</svg>`,
+		pictureWidth, height, outages.String(), p.String()))
+}
+
+func (p *picture) x(t time.Duration) float64 {
+	return leftMargin + (pictureWidth-leftMargin-rightMargin)*float64(min(t, p.end))/float64(p.end)
+}
+
+func (p *picture) label(text string, y float64) {
+	fmt.Fprintf(p, `<text class="label" x="%.0f" y="%.1f">%s</text>`, leftMargin-8, y, html.EscapeString(text))
+}
+
+// part is a part of a bar: its class and size.
+type part struct {
+	class string
+	size  int
+}
+
+// bars draws a row of stacked bars, one per second.
+func (p *picture) bars(name string, seconds []check.Second, parts func(check.Second) []part) {
+	most := 1
+	for _, s := range seconds {
+		total := 0
+		for _, part := range parts(s) {
+			total += part.size
+		}
+		most = max(most, total)
+	}
+	p.label(name, p.y+12)
+	p.label(fmt.Sprintf("max %d", most), p.y+28)
+	for i, s := range seconds {
+		at := time.Duration(i) * time.Second
+		bottom := p.y + rowHeight
+		for _, part := range parts(s) {
+			h := rowHeight * float64(part.size) / float64(most)
+			if bottom -= h; h > 0 {
+				fmt.Fprintf(p, `<rect class="%s" x="%.2f" y="%.1f" width="%.2f" height="%.1f"><title>%d s: %s %d</title></rect>`,
+					part.class, p.x(at), bottom, p.x(at+time.Second)-p.x(at), h, i, part.class, part.size)
+			}
+		}
+	}
+	p.y += rowHeight + rowGap
+}
+
+// breaker draws the states of an instance's breaker as a lane.
+func (p *picture) breaker(instance string, effects []history.Effect) {
+	p.label(instance, p.y+laneHeight-3)
+	state, from := "closed", time.Duration(0)
+	draw := func(to time.Duration) {
+		fmt.Fprintf(p, `<rect class="breaker %s" x="%.2f" y="%.1f" width="%.2f" height="%.0f"><title>breaker %s, %s to %s</title></rect>`,
+			html.EscapeString(state), p.x(from), p.y, max(0.5, p.x(to)-p.x(from)), laneHeight-3, html.EscapeString(state), round(from), round(to))
+	}
+	for _, e := range effects {
+		if e.Kind == history.Breaker && e.Instance == instance {
+			draw(e.At)
+			state, from = e.Route, e.At
+		}
+	}
+	draw(p.end)
+	p.y += laneHeight
+}
+
+// A span is a fault from when it was done until it was mended.
+type span struct {
+	history.Fault
+	until time.Duration
+}
+
+func spans(faults []history.Fault) []span {
+	var list []span
+	for i, f := range faults {
+		if f.Mends() {
+			continue
+		}
+		s := span{f, f.Done}
+		mended := f.Action
+		mended.Kind = f.MendedBy()
+		if k := slices.IndexFunc(faults[i:], func(g history.Fault) bool { return g.Action == mended }); mended.Kind != "" && k >= 0 {
+			s.until = faults[i+k].Done
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// faults draws a lane for each thing that was broken.
+func (p *picture) faults(all []history.Fault) {
+	lanes := map[string][]span{}
+	for _, s := range spans(all) {
+		lanes[lane(s.Action)] = append(lanes[lane(s.Action)], s)
+	}
+	names := make([]string, 0, len(lanes))
+	for name := range lanes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		p.label(name, p.y+laneHeight-3)
+		for _, s := range lanes[name] {
+			class := "fault"
+			if s.Missed {
+				class = "fault missed"
+			}
+			fmt.Fprintf(p, `<rect class="%s" x="%.2f" y="%.1f" width="%.2f" height="%.0f"><title>%s, %s to %s: %s</title></rect>`,
+				class, p.x(s.At), p.y, max(1.5, p.x(s.until)-p.x(s.At)), laneHeight-3,
+				html.EscapeString(s.Action.String()), round(s.At), round(s.until), html.EscapeString(s.Proof))
+		}
+		p.y += laneHeight
+	}
+}
+
+func lane(a history.Action) string {
+	switch a.On() {
+	case "node":
+		return fmt.Sprintf("node %d", a.Node)
+	case "postgres":
+		return "Postgres"
+	}
+	return fmt.Sprintf("instance %d", a.Instance)
+}
+
+// axis draws the seconds below everything.
+func (p *picture) axis() {
+	step := time.Second
+	for _, wider := range []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute} {
+		if p.end/step > 12 {
+			step = wider
+		}
+	}
+	for t := time.Duration(0); t <= p.end; t += step {
+		fmt.Fprintf(p, `<line x1="%[1]f" x2="%[1]f" y1="0" y2="%[2]f"/><text class="tick" x="%[1]f" y="%[3]f">%[4]s</text>`, p.x(t), p.y, p.y+16, short(t))
+	}
+}
