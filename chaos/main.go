@@ -57,6 +57,8 @@ type runCommand struct {
 	Policy    string        `default:"hold" enum:"hold,retry" help:"What happens to abandoned claims: ${enum}."`
 	Fault     []string      `help:"Draw from these faults instead of the preset's: ${faults}." placeholder:"LIST"`
 	Keep      []int         `help:"Do only these episodes of the schedule, by number from 0, moved up." placeholder:"LIST"`
+	Shrink    bool          `help:"After a run that failed, look for a shorter schedule that fails too."`
+	Tries     int           `default:"12" help:"Most runs that -shrink does."`
 	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
 	Engine    string        `default:"redfence" enum:"${engines}" help:"What the instances serve with: ${enum}. The others are baselines, what people compose in good faith."`
 	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
@@ -205,7 +207,11 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 	if err != nil {
 		return report.Report{}, err
 	}
-	return run(ctx, setup, r.Rate, dir, show)
+	got, err := run(ctx, setup, r.Rate, dir, show)
+	if err != nil || !r.Shrink {
+		return got, err
+	}
+	return r.shrink(ctx, setup, got, dir, show)
 }
 
 // folder is where the report goes: an absolute path, because instances have

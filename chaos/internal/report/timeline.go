@@ -69,23 +69,26 @@ type part struct {
 	size  int
 }
 
-// bars draws a row of stacked bars, one per second.
+// bars draws a row of stacked bars, one per second. The few highest are cut
+// off, so that a burst does not flatten the others.
 func (p *picture) bars(name string, seconds []check.Second, parts func(check.Second) []part) {
-	most := 1
+	totals := []int{1}
 	for _, s := range seconds {
 		total := 0
 		for _, part := range parts(s) {
 			total += part.size
 		}
-		most = max(most, total)
+		totals = append(totals, total)
 	}
+	slices.Sort(totals)
+	most := max(1, totals[(len(totals)*95+99)/100-1]*5/4)
 	p.label(name, p.y+12)
-	p.label(fmt.Sprintf("max %d", most), p.y+28)
+	p.label(fmt.Sprintf("to %d", most), p.y+28)
 	for i, s := range seconds {
 		at := time.Duration(i) * time.Second
 		bottom := p.y + rowHeight
 		for _, part := range parts(s) {
-			h := rowHeight * float64(part.size) / float64(most)
+			h := min(rowHeight*float64(part.size)/float64(most), bottom-p.y)
 			if bottom -= h; h > 0 {
 				fmt.Fprintf(p, `<rect class="%s" x="%.2f" y="%.1f" width="%.2f" height="%.1f"><title>%d s: %s %d</title></rect>`,
 					part.class, p.x(at), bottom, p.x(at+time.Second)-p.x(at), h, i, part.class, part.size)
