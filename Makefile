@@ -1,8 +1,9 @@
 GO      ?= go
 SECONDS ?= 60
+MUTANTS ?= all
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz long bench check
+.PHONY: help setup demo test fuzz mutants long bench check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,10 @@ check: ## formatting, go vet, and whether go.mod is tidy
 
 fuzz: ## every fuzz target for 5 seconds, one by rotation for a minute
 	@scripts/fuzz.sh
+
+mutants: ## break one rule of the engine after the other, and see that each is noticed (MUTANTS=all)
+	@scripts/setup.sh test
+	$(GO) run ./chaos -mutant $(MUTANTS) -out "$$(mktemp -d)/mutants"
 
 long: ## tests with many more random cases, then three chaos runs of ten minutes
 	@scripts/setup.sh test

@@ -136,7 +136,7 @@ func (r *run) sendClaim(ctx context.Context) claim.Event {
 		return r.failed(claim.Rejected, err)
 	}
 	v, err := r.claim(ctx)
-	if hit := failpoint.Hit(ctx, "after-claim"); hit != nil && err == nil {
+	if hit := failpoint.Hit(ctx, "after-claim"); hit != nil { // the verdict is lost, whatever it was
 		err = &fallback.UnconfirmedError{NotAfter: time.Now().Add(r.engine.cfg.LedgerTimeout), Err: hit}
 	}
 	var lost *fallback.UnconfirmedError
@@ -261,17 +261,32 @@ func (r *run) complete(ctx context.Context, ref fallback.Ref) error {
 	if r.committed { // by the handler's own transaction
 		return nil
 	}
-	if err := failpoint.Hit(ctx, "before-complete"); err != nil {
-		return err
+	if failpoint.Mutant("put-before-completion") {
+		r.engine.put(r.call, &fallback.Record{
+			State: fallback.Completed, Token: ref.Token, Fence: ref.Fence, Fingerprint: r.req.Fingerprint, Status: r.status, Response: r.record,
+		})
 	}
-	row, err := r.engine.ledger.Complete(ctx, fallback.Completion{Ref: ref, Status: r.status, Response: r.record})
-	if hit := failpoint.Hit(ctx, "after-complete"); hit != nil {
-		return hit
+	if failpoint.Mutant("reply-before-completion") {
+		r.row.Response = r.record
+		go r.sendCompletion(context.WithoutCancel(ctx), ref)
+		return nil
 	}
+	row, err := r.sendCompletion(ctx, ref)
 	if err == nil {
 		r.row = row
 	}
 	return err
+}
+
+func (r *run) sendCompletion(ctx context.Context, ref fallback.Ref) (row fallback.Record, err error) {
+	if err := failpoint.Hit(ctx, "before-complete"); err != nil {
+		return row, err
+	}
+	row, err = r.engine.ledger.Complete(ctx, fallback.Completion{Ref: ref, Status: r.status, Response: r.record})
+	if hit := failpoint.Hit(ctx, "after-complete"); hit != nil {
+		return row, hit
+	}
+	return row, err
 }
 
 // bury records that there was a response and that it cannot be given again.

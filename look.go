@@ -144,6 +144,8 @@ func judge(row *fallback.Record) next {
 		switch {
 		case !row.Lapsed():
 			return waitFor
+		case failpoint.Mutant("takeover-under-hold"):
+			return takeOver
 		case row.State == fallback.Processing && row.Policy.Takeover == Retry && row.Attempts < row.Policy.MaxAttempts:
 			return takeOver
 		}
@@ -164,6 +166,8 @@ func (e *Engine) look(ctx context.Context, c *call) sight {
 		return sight{next: replay, row: rec, cache: true}
 	}
 	switch lease, taken := e.takeLock(ctx, c); {
+	case taken && failpoint.Mutant("taken-is-in-progress"):
+		return sight{next: failed, err: ErrInProgress}
 	case taken: // R7: the row is read before "in progress" is answered
 		return e.lookAtRow(ctx, c)
 	default:
@@ -178,6 +182,9 @@ func (e *Engine) lookAtRow(ctx context.Context, c *call) sight {
 	row, err := e.ledger.Read(readCtx, c.digest)
 	if err != nil {
 		return sight{next: failed, err: ledgerError(ctx, err)}
+	}
+	if failpoint.Mutant("finders-policy") {
+		row.Policy = c.policy.stored()
 	}
 	return sight{next: judge(&row), row: row}
 }
@@ -207,7 +214,7 @@ func (e *Engine) takeLock(ctx context.Context, c *call) (lease lock.Lease, taken
 	_ = failpoint.Hit(ctx, "after-lock")
 	taken = errors.Is(err, lock.ErrTaken)
 	if taken {
-		done(false, nil)
+		done(failpoint.Mutant("contention-trips-breaker"), err)
 	} else {
 		done(noQuorum(ctx, err), err)
 	}

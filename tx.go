@@ -9,6 +9,7 @@ import (
 
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/internal/claim"
+	"github.com/redfence/redfence/internal/failpoint"
 )
 
 // A TxHandler does the work of one key in a transaction of the ledger's
@@ -122,7 +123,7 @@ func (w *txWork) commit(ctx context.Context, r *run, tx pgx.Tx) error {
 	defer stop()
 	err := tx.Commit(ctx)
 	switch {
-	case err == nil:
+	case err == nil, failpoint.Mutant("dotx-unconfirmed-response"):
 		r.committed = true
 		r.row = fallback.Record{Response: r.record}
 		return nil

@@ -79,7 +79,7 @@ func TestNothingRunsTwiceWhileRedisDiesAndComesBack(t *testing.T) {
 // the instances skip the claim on the primary route.
 func TestRunWithoutTheLedgersClaimIsCaught(t *testing.T) {
 	needServers(t)
-	code, out := chaos(t, easy, "-duration", "14s", "-mutant", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
+	code, out := chaos(t, easy, "-duration", "14s", "-break", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
 	if code != int(check.Safety) || lastLine(out) != "verdict: safety (1)" {
 		t.Fatalf("exit code %d, last line %q", code, lastLine(out))
 	}
@@ -125,9 +125,22 @@ func TestBaselinesRunTwice(t *testing.T) {
 // TestScenariosCatchABrokenEngine shows in seconds what the random run shows.
 func TestScenariosCatchABrokenEngine(t *testing.T) {
 	needServers(t)
-	code, out := chaos(t, "-scenario", "a, owner-paused-under-redlock", "-mutant", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
+	code, out := chaos(t, "-scenario", "a, owner-paused-under-redlock", "-break", "no-ledger-claim", "-out", filepath.Join(t.TempDir(), "run"))
 	if code != int(check.Safety) || !strings.Contains(out, "SAFETY") {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestMutantsAreCaught tries one that a scenario catches and one that a test
+// catches; "make mutants" tries all.
+func TestMutantsAreCaught(t *testing.T) {
+	needServers(t)
+	code, out := chaos(t, "-mutant", "taken-is-in-progress,extend-re-creates", "-out", filepath.Join(t.TempDir(), "run"))
+	if code != 0 || lastLine(out) != "verdict: fine (0)" {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, out := chaos(t, "-mutant", "list"); code != 0 || !strings.Contains(out, "no-ledger-claim") {
+		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 
@@ -150,7 +163,7 @@ func TestRehearsalNeedsNoServers(t *testing.T) {
 func TestMistakesEndAtOnce(t *testing.T) {
 	for _, args := range [][]string{
 		{"-nodes", "4"}, {"-duration", "soon"}, {"-duration=-1s"}, {"-mutant", "nosuch"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"}, {"-rate", "0", "-rehearse"},
-		{"-rehearse", "-mutant", "x"}, {"-rehearse", "-preset", "pause"}, {"-rehearse", "-engine", "naive"}, {"-engine", "x"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
+		{"-break", "x"}, {"-rehearse", "-break", "no-ledger-claim"}, {"-rehearse", "-preset", "pause"}, {"-rehearse", "-engine", "naive"}, {"-engine", "x"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
 	} {
 		if code, out := chaos(t, args...); code != failure || out != "" {
 			t.Errorf("chaos %v: exit code %d, output %q", args, code, out)

@@ -16,7 +16,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,9 +32,9 @@ import (
 	"github.com/redfence/redfence/chaos/internal/check"
 	"github.com/redfence/redfence/chaos/internal/cluster"
 	"github.com/redfence/redfence/chaos/internal/history"
+	"github.com/redfence/redfence/chaos/internal/mutant"
 	"github.com/redfence/redfence/chaos/internal/nemesis"
 	"github.com/redfence/redfence/chaos/internal/report"
-	"github.com/redfence/redfence/chaos/internal/scenario"
 	"github.com/redfence/redfence/internal/problems"
 )
 
@@ -62,7 +61,8 @@ type runCommand struct {
 	Out       string        `help:"Folder for the report. Defaults to chaos-report/SEED-TIME."`
 	Engine    string        `default:"redfence" enum:"${engines}" help:"What the instances serve with: ${enum}. The others are baselines, what people compose in good faith."`
 	Scenario  string        `help:"Play scripted interleavings instead: all, or letters and names separated by commas." placeholder:"LIST"`
-	Mutant    string        `default:"" enum:",no-ledger-claim" help:"Break a rule in the instances on purpose, to see that it is noticed: no-ledger-claim."`
+	Mutant    string        `help:"See that broken engines are noticed instead: list, all, today (three of them), or names separated by commas." placeholder:"LIST"`
+	Break     string        `default:"" enum:"${mutants}" help:"Break a rule in the instances on purpose: a name that -mutant list shows." placeholder:"NAME"`
 	Rehearse  bool          `help:"Rehearse in one process, even if servers are installed."`
 	JSON      bool          `name:"json" help:"Print the report as JSON on standard output."`
 }
@@ -105,7 +105,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var cli commands
 	parser := kong.Must(&cli, kong.Name("chaos"), kong.Description("Kill Redis nodes under load, and judge."), kong.Writers(stdout, stderr),
 		kong.Vars{"presets": strings.Join(nemesis.Presets(), ","), "faults": strings.Join(nemesis.Episodes(), ", "),
-			"engines": strings.Join(baseline.Names(), ",")})
+			"engines": strings.Join(baseline.Names(), ","), "mutants": "," + strings.Join(mutant.Names(), ",")})
 	parsed, err := parser.Parse(longFlags(args))
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "chaos: %v (see -help)\n", err)
@@ -117,6 +117,11 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case strings.HasPrefix(parsed.Command(), "check"):
 		r, err = cli.Check.judge()
 		asJSON = cli.Check.JSON
+	case cli.Run.Mutant == "list":
+		_, _ = fmt.Fprint(stdout, mutant.List())
+		return 0
+	case cli.Run.Mutant != "":
+		r, err = cli.Run.hunt(ctx, stderr)
 	case cli.Run.Scenario != "":
 		r, err = cli.Run.play(ctx, stderr)
 	default:
@@ -174,7 +179,7 @@ const usualDuration = time.Minute
 
 func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, error) {
 	setup := history.Setup{
-		Seed: r.Seed, Duration: r.Duration, Nodes: r.Nodes, Instances: r.Instances, Rehearsal: r.Rehearse, Mutant: r.Mutant,
+		Seed: r.Seed, Duration: r.Duration, Nodes: r.Nodes, Instances: r.Instances, Rehearsal: r.Rehearse, Mutant: r.Break,
 		Preset: r.Preset, Policy: r.Policy, Engine: r.Engine, Only: r.Fault, Keep: r.Keep, Rate: r.Rate, Lease: lease,
 	}
 	if setup.Duration == 0 {
@@ -186,7 +191,7 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 		setup.Rehearsal = true
 	}
 	if setup.Rehearsal && setup.Mutant != "" {
-		return report.Report{}, fmt.Errorf("chaos: -mutant needs instances as processes, which a rehearsal has not")
+		return report.Report{}, fmt.Errorf("chaos: -break needs instances as processes, which a rehearsal has not")
 	}
 	if setup.Rehearsal && setup.Engine != baseline.Ours {
 		return report.Report{}, fmt.Errorf("chaos: -engine %s needs instances as processes, which a rehearsal has not", setup.Engine)
@@ -226,32 +231,6 @@ func (r *runCommand) folder(name string) (string, error) {
 		return "", fmt.Errorf("chaos: %w", err)
 	}
 	return dir, nil
-}
-
-// play plays scripted scenarios.
-func (r *runCommand) play(ctx context.Context, stderr io.Writer) (report scenario.Report, err error) {
-	chosen, err := scenario.Select(r.Scenario)
-	if err != nil {
-		return report, err
-	}
-	if err := missingServers(); err != nil {
-		return report, fmt.Errorf("chaos: scenarios need servers: %w", err)
-	}
-	bin, err := os.MkdirTemp("", "redfence-chaos-")
-	if err != nil {
-		return report, fmt.Errorf("chaos: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(bin)) }()
-	binary, err := cluster.Build(ctx, bin)
-	if err != nil {
-		return report, err
-	}
-	dir, err := r.folder("scenarios")
-	if err != nil {
-		return report, err
-	}
-	results, err := scenario.Play(ctx, chosen, scenario.Options{Binary: binary, Dir: dir, Mutant: r.Mutant, Engine: r.Engine, Progress: stderr})
-	return scenario.NewReport(results, r.Engine, r.Mutant), err
 }
 
 // judge judges an old run again.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/redfence/redfence/internal/failpoint"
 )
 
 type claimTicket = ticket[ClaimRequest, Verdict]
@@ -115,7 +117,7 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gatherGrants(granted), first: p.guard(send)}, &after)
 		return err
 	})
-	if !committed {
+	if !committed && !(failpoint.Mutant("verdict-before-commit") && len(granted) > 0) {
 		if howFar(err) == inDoubt {
 			err = p.unconfirmed(digests(batch), doubt{send, notAfter}, err)
 		}

@@ -7,7 +7,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"os"
 	"time"
+
+	"github.com/redfence/redfence/internal/failpoint"
 )
 
 // A Key names one piece of work. Namespace separates executions from locks,
@@ -25,6 +28,9 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 // encoding is frozen: each part is its length as eight bytes, big endian,
 // then its bytes.
 func (k Key) Digest() Digest {
+	if failpoint.Mutant("scope-left-out") {
+		k.Scope = ""
+	}
 	b := make([]byte, 0, 3*8+len(k.Namespace)+len(k.Scope)+len(k.ID))
 	for _, part := range [...]string{k.Namespace, k.Scope, k.ID} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
@@ -41,6 +47,9 @@ type Token [16]byte
 func NewToken() Token {
 	var t Token
 	rand.Read(t[:]) // never fails: crypto/rand crashes the program instead
+	if failpoint.Mutant("token-is-instance") {
+		t = Token{15: byte(os.Getpid()), 14: byte(os.Getpid() >> 8)}
+	}
 	return t
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/internal/testenv"
@@ -58,12 +59,7 @@ func TestI31OverlappingTransactions(t *testing.T) {
 				}
 				result <- v
 			}()
-			eventually(t, "it waits for the row", func() bool {
-				var n int
-				err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-					WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
-				return err == nil && n == 1
-			})
+			waitsForALock(t, pool)
 			if commit {
 				exec1(t, other, "COMMIT")
 			} else {
@@ -78,6 +74,52 @@ func TestI31OverlappingTransactions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFenceIsDrawnUnderTheRowsLock: while a claim waits for its row, the row is
+// claimed under a later fence and released. The claim is granted, above it.
+func TestFenceIsDrawnUnderTheRowsLock(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, testenv.Postgres(t).URL())
+	l := openLedger(t, pool, func(c *fallback.Config) {
+		c.StatementTimeout, c.LockTimeout = time.Minute, 50*time.Second
+	})
+	r := newRequest(holdPolicy())
+	if err := l.Release(t.Context(), mustClaim(t, l, r), "undone"); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := takeRow(t, pool.Config().ConnConfig, r.Digest)
+	r.Token = fallback.NewToken()
+	result := make(chan fallback.Verdict, 1)
+	go func() {
+		v, err := l.Claim(t.Context(), r)
+		if err != nil {
+			t.Errorf("Claim: %v", err)
+		}
+		result <- v
+	}()
+	waitsForALock(t, pool)
+	var later int64
+	err := other.QueryRow(t.Context(), `UPDATE idempotency_keys SET state = 'released', released_at = now(),
+		fence = nextval('idempotency_fence') WHERE digest = $1 RETURNING fence`, r.Digest[:]).Scan(&later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec1(t, other, "COMMIT")
+	if v := <-result; v.Granted == nil || v.Granted.Fence <= later {
+		t.Errorf("granted %+v, row %+v after fence %d", v.Granted, v.Row, later)
+	}
+}
+
+// waitsForALock waits until one session waits for a lock.
+func waitsForALock(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	eventually(t, "it waits for the row", func() bool {
+		var n int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
+		return err == nil && n == 1
+	})
 }
 
 // takeRow takes a row in a transaction of a session of its own, and leaves the

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/redfence/redfence/internal/failpoint"
 )
 
 //go:embed sql/*.sql
@@ -84,7 +86,7 @@ func load(name, schema, wait string, pairs ...string) statement {
 		panic(err) // a file that is embedded at build time
 	}
 	var lines []string
-	text := strings.NewReplacer(pairs...).Replace(fragments(schema, wait).Replace(string(raw)))
+	text := strings.NewReplacer(pairs...).Replace(fragments(schema, wait).Replace(failpoint.Text("sql/"+name, string(raw))))
 	for line := range strings.Lines(text) {
 		if code, _, _ := strings.Cut(line, "--"); strings.TrimSpace(code) != "" {
 			lines = append(lines, strings.TrimRight(code, " \n"))

@@ -3,6 +3,7 @@ package lock
 import (
 	"time"
 
+	"github.com/redfence/redfence/internal/failpoint"
 	"github.com/redfence/redfence/internal/node"
 )
 
@@ -29,6 +30,9 @@ type cleanup struct {
 // clean starts a clean-up. Doubtful: it is not known whether, or when, the
 // node makes the lock.
 func (r *Redlock) clean(n *node.Node, key, token string, doubtful bool) {
+	if failpoint.Mutant("cleanup-without-try") {
+		token = ""
+	}
 	c := &cleanup{node: n, until: time.Now().Add(undoFor)}
 	if doubtful {
 		c.tries = undoTries

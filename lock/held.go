@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redfence/redfence/internal/failpoint"
 	"github.com/redfence/redfence/observe"
 )
 
@@ -122,6 +123,9 @@ func (h *held) setTimer() {
 func (h *held) tick() {
 	h.mu.Lock()
 	if h.state != stateHeld || !time.Now().Before(h.until) {
+		if failpoint.Mutant("lost-signal-late") {
+			time.Sleep(h.ttl)
+		}
 		if h.endAs(stateLost, ErrLost) {
 			h.giveBack() // what a renewal has prolonged at a minority
 		}

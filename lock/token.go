@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/redfence/redfence/internal/failpoint"
 )
 
 // tokenSize is the length of a token in a lock's value. A token is 128 random
@@ -14,6 +16,9 @@ import (
 const tokenSize = 32
 
 func newToken() string {
+	if failpoint.Mutant("lock-token-is-instance") {
+		return fmt.Sprintf("%0*d", tokenSize, os.Getpid())
+	}
 	var raw [tokenSize / 2]byte
 	_, _ = rand.Read(raw[:]) // never fails: it ends the process instead
 	var text [tokenSize]byte

@@ -19,14 +19,14 @@ import (
 )
 
 func main() {
-	fmt.Println(failpoint.Hit(context.Background(), "before-claim"), failpoint.Mutant("no-ledger-claim"), failpoint.Chance("bare-majority"))
+	fmt.Println(failpoint.Hit(context.Background(), "before-claim"), failpoint.Mutant("no-ledger-claim"), failpoint.Chance("bare-majority"), failpoint.Text("lua/extend", "  return 0\n"))
 }
 `
 
 // TestOnlyChaosBuildsHoldFailpoints looks for the variables, and for the names
 // of places and mutants, in binaries built with and without the tag.
 func TestOnlyChaosBuildsHoldFailpoints(t *testing.T) {
-	needles := []string{"REDFENCE_FAILPOINTS", "REDFENCE_FAILPOINT_LOG", "REDFENCE_MUTANT", "before-claim", "no-ledger-claim", "REDFENCE_BIAS", "bare-majority"}
+	needles := []string{"REDFENCE_FAILPOINTS", "REDFENCE_FAILPOINT_LOG", "REDFENCE_MUTANT", "before-claim", "no-ledger-claim", "REDFENCE_BIAS", "bare-majority", "extend-re-creates"}
 	for _, c := range []struct {
 		name string
 		tags []string

@@ -18,3 +18,6 @@ func Mutant(string) bool { return false }
 // Chance draws whether something happens that is seldom without chaos; false
 // without the tag chaos.
 func Chance(string) bool { return false }
+
+// Text returns the text of a statement or script as it is.
+func Text(_, text string) string { return text }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redfence/redfence/internal/failpoint"
 )
 
 var (
@@ -98,6 +100,7 @@ type Script struct {
 
 // NewScript returns the script of a source text.
 func NewScript(name, src string) *Script {
+	src = failpoint.Text("lua/"+name, src)
 	sum := sha1.Sum([]byte(src))
 	return &Script{Name: name, src: src, hash: hex.EncodeToString(sum[:])}
 }

@@ -163,10 +163,15 @@ func (m *Member) URL() string { return m.url }
 
 func (m *Member) address() string { return strings.TrimPrefix(m.url, "http://") }
 
-// Hit reports whether an action was done at the failpoint.
-func (m *Member) Hit(point string) bool {
-	text, err := os.ReadFile(m.hits)
-	return err == nil && strings.Contains("\n"+string(text), "\n"+point+"\n")
+// Hits counts the actions done at the failpoint.
+func (m *Member) Hits(point string) (n int) {
+	text, _ := os.ReadFile(m.hits) // no file: no action yet
+	for line := range strings.Lines(string(text)) {
+		if line == point+"\n" {
+			n++
+		}
+	}
+	return n
 }
 
 // Stop lets the instance drain, and kills it if it does not.

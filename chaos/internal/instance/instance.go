@@ -95,6 +95,8 @@ const (
 	WorkHeader = "Chaos-Work"
 	// WaitHeader names a file that the work waits for before its effect.
 	WaitHeader = "Chaos-Wait-For"
+	// OtherHeader makes the body another than that of the key's first request.
+	OtherHeader = "Chaos-Other"
 	// ThenHeader is what happens after the effect: panic, or fail (a 500).
 	// Empty: the response.
 	ThenHeader = "Chaos-Then"

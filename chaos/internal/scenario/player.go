@@ -61,7 +61,7 @@ func (s *stage) player(w with) *player {
 // scenario whose failpoint is not hit has failed.
 func (p *player) reached(place string) {
 	p.stage.eventually(check.Invalid, 15*time.Second, func() string {
-		if !p.Hit(place) {
+		if p.Hits(place) == 0 {
 			return "failpoint " + place + " was not hit"
 		}
 		return ""
@@ -72,6 +72,8 @@ func (p *player) reached(place string) {
 type asks struct {
 	waitFor string // a file of the stage
 	then    string // panic or fail
+	took    time.Duration
+	other   bool // than the other requests of the key
 }
 
 func (a asks) header(s *stage) http.Header {
@@ -80,6 +82,10 @@ func (a asks) header(s *stage) http.Header {
 		h.Set(instance.WaitHeader, s.file(a.waitFor))
 	}
 	h.Set(instance.ThenHeader, a.then)
+	h.Set(instance.WorkHeader, a.took.String())
+	if a.other {
+		h.Set(instance.OtherHeader, "yes")
+	}
 	return h
 }
 
@@ -88,12 +94,18 @@ func (p *player) post(key string, a asks) history.Op { return p.postIn(p.stage.c
 
 func (p *player) postIn(ctx context.Context, key string, a asks) history.Op {
 	s := p.stage
-	op := history.Op{Kind: history.Fresh, Key: key, Instance: p.number, Sent: s.clock()}
-	workload.Send(ctx, s.client, p.URL(), &op, a.header(s))
-	op.Got = s.clock()
+	op := p.send(ctx, key, a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ops = append(s.ops, op)
+	return op
+}
+
+func (p *player) send(ctx context.Context, key string, a asks) history.Op {
+	s := p.stage
+	op := history.Op{Kind: history.Fresh, Key: key, Instance: p.number, Sent: s.clock()}
+	workload.Send(ctx, s.client, p.URL(), &op, a.header(s))
+	op.Got = s.clock()
 	return op
 }
 

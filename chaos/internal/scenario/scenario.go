@@ -30,7 +30,7 @@ const limit = 60 * time.Second
 
 // All returns every scenario, in order.
 func All() []Scenario {
-	return slices.Concat(redisScenarios, ownerScenarios, ledgerScenarios)
+	return slices.Concat(redisScenarios, ownerScenarios, ledgerScenarios, ruleScenarios)
 }
 
 // Select returns the scenarios that a list of letters and names separated by

@@ -141,6 +141,13 @@ func (s *stage) happened(ok bool, format string, args ...any) {
 	}
 }
 
+// never ends the scenario when the engine did what it must not do.
+func (s *stage) never(bad bool, format string, args ...any) {
+	if bad {
+		s.end(check.Safety, format, args...)
+	}
+}
+
 // eventually waits until ask says nothing more; what it says last is the
 // reason.
 func (s *stage) eventually(class check.Class, within time.Duration, ask func() string) {

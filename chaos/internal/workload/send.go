@@ -37,14 +37,17 @@ func (l *Load) send(ctx context.Context, kind string, p plan, number int) histor
 
 // Send does one request for the op's key with further headers and fills in
 // what came back. The body is the same for every request of a key, as it would
-// be from a client that repeats itself.
+// be from a client that repeats itself, unless the headers make it another.
 func Send(ctx context.Context, client *http.Client, base string, op *history.Op, asked http.Header) {
-	body := strings.NewReader(fmt.Sprintf(`{"key":%q}`, op.Key))
+	text := fmt.Sprintf(`{"key":%q}`, op.Key)
+	if other := asked.Get(instance.OtherHeader); other != "" {
+		text = fmt.Sprintf(`{"key":%q,"other":%q}`, op.Key, other)
+	}
 	path := "/work"
 	if op.Asked == history.Transfers {
 		path = "/transfer"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(text))
 	if err != nil {
 		op.Err = err.Error()
 		return
@@ -58,12 +61,12 @@ func Send(ctx context.Context, client *http.Client, base string, op *history.Op,
 		return
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
+	got, err := io.ReadAll(resp.Body)
 	if err != nil {
 		op.Err = err.Error() // cut off: not an answer
 		return
 	}
-	op.Status, op.Body = resp.StatusCode, strings.TrimSpace(string(text))
+	op.Status, op.Body = resp.StatusCode, strings.TrimSpace(string(got))
 	op.Fence = resp.Header.Get(redfencehttp.FenceHeader)
 	op.Replayed = resp.Header.Get(redfencehttp.ReplayedHeader) == "true"
 	if !op.OK() {
@@ -71,7 +74,7 @@ func Send(ctx context.Context, client *http.Client, base string, op *history.Op,
 	}
 	op.Durable = resp.Header.Get(redfencehttp.DurableHeader) != "false"
 	var a answer
-	if json.Unmarshal(text, &a) == nil {
+	if json.Unmarshal(got, &a) == nil {
 		op.Execution = a.Execution
 	}
 }
