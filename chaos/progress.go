@@ -72,12 +72,38 @@ func (p *progress) show(line string) {
 	p.say("%s", line)
 }
 
-// line is the state of the run: time, nodes that are up and down, load, and
-// what must stay 0.
+// line is the state of the run: time, nodes that are up and down, breakers that
+// are closed and open, load, the last fault, and what must stay 0.
 func (c *controller) line() string {
 	keys, requests, answered := c.load.Counts()
-	return fmt.Sprintf("%3.0fs/%.0fs  redis %s  keys %d  requests %d  answered %d  started twice %d",
-		c.clock().Seconds(), c.setup.Duration.Seconds(), c.nodes(), keys, requests, answered, c.record.Twice())
+	return fmt.Sprintf("%3.0fs/%.0fs  redis %s  breakers %s  keys %d  requests %d  answered %d  started twice %d  %s",
+		c.clock().Seconds(), c.setup.Duration.Seconds(), c.nodes(), c.breakers(), keys, requests, answered, c.record.Twice(), c.lastFault())
+}
+
+// breakers shows each instance's.
+func (c *controller) breakers() string {
+	var b strings.Builder
+	for i := range c.setup.Instances {
+		switch c.record.Breaker(fmt.Sprintf("instance-%d", i)) {
+		case "open":
+			b.WriteString("○")
+		case "half-open":
+			b.WriteString("◐")
+		default:
+			b.WriteString("●")
+		}
+	}
+	return b.String()
+}
+
+// lastFault names the latest that was done.
+func (c *controller) lastFault() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.faults) == 0 {
+		return ""
+	}
+	return c.faults[len(c.faults)-1].Action.String()
 }
 
 // nodes shows each node as up or down.

@@ -172,8 +172,8 @@ func (j *judge) latencies(f *Figures) {
 			f.Acknowledged++
 		}
 		first, ok := j.firstAnswer(key)
-		if !ok || isProbe(j.ops[key]) {
-			continue
+		if !ok || isProbe(j.ops[key]) || first.Kind == history.Final {
+			continue // its client had given up
 		}
 		sent := j.ops[key][0].Sent
 		if j.inOutage(sent) {

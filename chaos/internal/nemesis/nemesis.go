@@ -24,7 +24,9 @@ type Target interface {
 }
 
 // Run does the steps in order, each at its time after the present one, and
-// tells each fault, in the clock's time, once it has happened. It ends with the
+// tells each fault, in the clock's time, once it has happened. A step that
+// comes late moves those after it, so that an outage lasts as long as planned.
+// It ends with the
 // schedule or at the first fault that could not be done: the run is worth
 // nothing then.
 func Run(ctx context.Context, target Target, steps []Step, clock func() time.Duration, tell func(history.Fault)) error {
@@ -32,6 +34,9 @@ func Run(ctx context.Context, target Target, steps []Step, clock func() time.Dur
 	for _, step := range steps {
 		if err := waitUntil(ctx, began+step.At, clock); err != nil {
 			return err
+		}
+		if late := clock() - began - step.At; late > tooLate {
+			began += late
 		}
 		fault := history.Fault{Action: step.Action, At: clock()}
 		var err error
@@ -50,6 +55,9 @@ func Run(ctx context.Context, target Target, steps []Step, clock func() time.Dur
 	}
 	return nil
 }
+
+// tooLate is more than a timer is late by.
+const tooLate = 20 * time.Millisecond
 
 func waitUntil(ctx context.Context, at time.Duration, clock func() time.Duration) error {
 	timer := time.NewTimer(at - clock())

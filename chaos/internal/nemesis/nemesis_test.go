@@ -186,3 +186,24 @@ func TestMissedFaultIsNoFailure(t *testing.T) {
 type targetFunc func() (string, error)
 
 func (f targetFunc) Do(context.Context, history.Action) (string, error) { return f() }
+
+func TestLateStepsKeepTheirDistance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		target := targetFunc(func() (string, error) {
+			at = append(at, time.Since(began))
+			if len(at) == 1 {
+				time.Sleep(2 * time.Second)
+			}
+			return "seen", nil
+		})
+		steps := []Step{{At: 0}, {At: time.Second}, {At: 4 * time.Second}}
+		if err := Run(t.Context(), target, steps, func() time.Duration { return time.Since(began) }, func(history.Fault) {}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]time.Duration{0, 2 * time.Second, 5 * time.Second}, at); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

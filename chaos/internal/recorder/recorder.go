@@ -34,6 +34,7 @@ type Recorder struct {
 	starts  map[string]int    // by key
 	routes  map[string]string // of the latest start, by key
 	twice   int               // keys with more than one start
+	breaker map[string]string // latest state, by instance
 	failed  error             // of the log; the run is worth nothing after it
 }
 
@@ -61,7 +62,7 @@ func New(path string, clock func() time.Duration) (*Recorder, error) {
 	}
 	r := &Recorder{
 		clock: clock, file: file, url: "http://" + listener.Addr().String(),
-		in: make(chan pending), quit: make(chan struct{}), done: make(chan struct{}), starts: map[string]int{}, routes: map[string]string{}, sinks: newSinks(),
+		in: make(chan pending), quit: make(chan struct{}), done: make(chan struct{}), starts: map[string]int{}, routes: map[string]string{}, breaker: map[string]string{}, sinks: newSinks(),
 	}
 	r.server = &http.Server{Handler: http.HandlerFunc(r.serve)}
 	go func() { _ = r.server.Serve(listener) }()
@@ -169,6 +170,9 @@ func (r *Recorder) keep(batch []pending, err error) {
 
 // count keeps what the live figures need. The caller holds mu.
 func (r *Recorder) count(e history.Effect) {
+	if e.Kind == history.Breaker {
+		r.breaker[e.Instance] = e.Route
+	}
 	if e.Kind != history.Start {
 		return
 	}
@@ -184,6 +188,14 @@ func (r *Recorder) Twice() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.twice
+}
+
+// Breaker returns the latest state of an instance's breaker; empty: it has not
+// changed since the instance was started first.
+func (r *Recorder) Breaker(instance string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.breaker[instance]
 }
 
 // StartedOn returns the route of the latest start of a key; empty: none.
