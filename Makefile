@@ -33,10 +33,11 @@ mutants: ## break one rule of the engine after the other, and see that each is n
 	@scripts/setup.sh test
 	$(GO) run ./chaos -mutant $(MUTANTS) -out "$$(mktemp -d)/mutants"
 
-long: ## tests with many more random cases, then three chaos runs of ten minutes
+long: ## tests with many more random cases, then three chaos runs of ten minutes, then recovery times
 	@scripts/setup.sh test
 	REDFENCE_LONG=1 $(GO) test -race -timeout 60m -count 1 ./...
-	for seed in 1 2 3; do $(GO) run ./chaos -duration 10m -seed $$seed || exit 1; done
+	for seed in 1 2 3; do $(GO) run ./chaos -preset standard -seed $$seed || exit 1; done
+	$(GO) run ./chaos -preset cycles
 
 bench: ## measure against other libraries on servers of its own
 	@scripts/setup.sh demo

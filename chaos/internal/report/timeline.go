@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -39,7 +40,7 @@ func (r Report) timeline() template.HTML {
 	p.bars("fresh keys /s", seconds, func(s check.Second) []part { return []part{{"served", s.Served}, {"failed", s.Requests - s.Served}} })
 	p.bars("starts /s", seconds, func(s check.Second) []part { return []part{{"primary", s.Primary}, {"fallback", s.Fallback}} })
 	for i := range r.Setup.Instances {
-		p.breaker(fmt.Sprintf("instance-%d", i), r.history.Effects)
+		p.breaker(i, r.history)
 	}
 	p.y += rowGap
 	p.faults(r.history.Faults)
@@ -98,21 +99,32 @@ func (p *picture) bars(name string, seconds []check.Second, parts func(check.Sec
 	p.y += rowHeight + rowGap
 }
 
-// breaker draws the states of an instance's breaker as a lane.
-func (p *picture) breaker(instance string, effects []history.Effect) {
-	p.label(instance, p.y+laneHeight-3)
-	state, from := "closed", time.Duration(0)
-	draw := func(to time.Duration) {
-		fmt.Fprintf(p, `<rect class="breaker %s" x="%.2f" y="%.1f" width="%.2f" height="%.0f"><title>breaker %s, %s to %s</title></rect>`,
-			html.EscapeString(state), p.x(from), p.y, max(0.5, p.x(to)-p.x(from)), laneHeight-3, html.EscapeString(state), round(from), round(to))
-	}
-	for _, e := range effects {
-		if e.Kind == history.Breaker && e.Instance == instance {
-			draw(e.At)
-			state, from = e.Route, e.At
+// breaker draws the states of an instance's breaker as a lane. A new process
+// begins with a closed one.
+func (p *picture) breaker(number int, h *history.History) {
+	name := fmt.Sprintf("instance-%d", number)
+	changes := []moment{{0, "closed"}}
+	for _, e := range h.Effects {
+		if e.Kind == history.Breaker && e.Instance == name {
+			changes = append(changes, moment{e.At, e.Route})
 		}
 	}
-	draw(p.end)
+	for _, f := range h.Faults {
+		starts := f.Kind == history.StartInstance || f.Kind == history.SplitNodes || f.Kind == history.JoinNodes
+		if starts && f.Instance == number {
+			changes = append(changes, moment{f.Done, "closed"})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	p.label(name, p.y+laneHeight-3)
+	for i, c := range changes {
+		to := p.end
+		if i+1 < len(changes) {
+			to = changes[i+1].at
+		}
+		fmt.Fprintf(p, `<rect class="breaker %[1]s" x="%.2[2]f" y="%.1[3]f" width="%.2[4]f" height="%.0[5]f"><title>breaker %[1]s, %[6]s to %[7]s</title></rect>`,
+			html.EscapeString(c.text), p.x(c.at), p.y, max(0.5, p.x(to)-p.x(c.at)), laneHeight-3, round(c.at), round(to))
+	}
 	p.y += laneHeight
 }
 
