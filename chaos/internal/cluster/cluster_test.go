@@ -65,13 +65,13 @@ func newRig(t *testing.T) *rig {
 	return &rig{t, c}
 }
 
-// load sends a fresh key to each instance every 20 ms.
+// load sends a fresh key to each instance every 50 ms.
 func load(ctx context.Context, urls []string) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 2 * time.Second}
 	defer client.CloseIdleConnections()
 	var group sync.WaitGroup
 	defer group.Wait()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		for _, url := range urls {

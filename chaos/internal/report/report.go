@@ -124,6 +124,9 @@ func (r Report) checks(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
+// shownOutages is how many outages the text spells out.
+const shownOutages = 6
+
 // shownLapses is how many second starts the text spells out.
 const shownLapses = 3
 
@@ -149,7 +152,10 @@ func (r Report) figures(b *strings.Builder) {
 	if r.Setup.Rehearsal {
 		ledger = "the ledger"
 	}
-	for _, o := range f.Outages {
+	if more := len(f.Outages) - shownOutages; more > 0 {
+		line(b, "outages of all nodes", "%d, of which the last %d:", len(f.Outages), shownOutages)
+	}
+	for _, o := range f.Outages[max(0, len(f.Outages)-shownOutages):] {
 		line(b, "outage of all nodes", "%s to %s: %s served %d of %d fresh keys and replayed %d of %d retries of finished ones",
 			round(o.From), round(o.To), ledger, o.Served, o.Fresh, o.Replayed, o.Asked)
 	}

@@ -41,7 +41,7 @@ const (
 	requestTimeout = 10 * time.Second
 	minBackoff     = 20 * time.Millisecond
 	maxBackoff     = 120 * time.Millisecond
-	finalClients   = 16
+	finalClients   = 64
 )
 
 // Load is a running workload. It is safe for concurrent use.
