@@ -100,7 +100,7 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	for want, setup := range map[string]history.Setup{
 		"go run ./chaos -preset standard -seed 3 -duration 10m -nodes 5 -instances 3 -rate 60 -policy retry": {
 			Preset: "standard", Seed: 3, Duration: 10 * time.Minute, Nodes: 5, Instances: 3, Rate: 60, Policy: "retry"},
-		"go run ./chaos -preset quick -seed 1 -duration 1h30m -nodes 3 -instances 1 -engine naive -fault a,b -keep 0,2 -mutant m": {
+		"go run ./chaos -preset quick -seed 1 -duration 1h30m -nodes 3 -instances 1 -engine naive -fault a,b -keep 0,2 -break m": {
 			Preset: "quick", Seed: 1, Duration: 90 * time.Minute, Nodes: 3, Instances: 1, Engine: "naive", Only: []string{"a", "b"}, Keep: []int{0, 2}, Mutant: "m"},
 	} {
 		if got := New(&history.History{Setup: setup}, check.Result{}, "").Command(); got != want {

@@ -81,7 +81,7 @@ func (r Report) Command() string {
 	}
 	add("-fault", strings.Join(s.Only, ","))
 	add("-keep", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Keep)), ","), "[]"))
-	add("-mutant", s.Mutant)
+	add("-break", s.Mutant)
 	if s.Rehearsal {
 		args = append(args, "-rehearse")
 	}
