@@ -101,11 +101,11 @@ func (j *judge) lapses() []Lapse {
 
 // lapsed reports whether the lease of one start can have lapsed before the
 // next: only a fault keeps an owner from renewing it, and only one that was
-// stopped itself starts late in its lease.
+// stopped itself, or starved by the machine, starts late in its lease.
 func (j *judge) lapsed(one, two history.Effect) bool {
 	broken := slices.ContainsFunc(j.Faults, func(f history.Fault) bool { return f.Done >= one.At-j.Setup.Lease && f.At <= two.At })
 	stopped := slices.ContainsFunc(j.Faults, func(f history.Fault) bool {
 		return f.Kind == history.StopInstance && f.At <= one.At && f.Done >= one.At-j.Setup.Duration
 	})
-	return broken && (stopped || two.At-one.At >= j.Setup.Lease/2)
+	return broken && (stopped || two.At-one.At >= j.Setup.Lease/10)
 }
