@@ -97,7 +97,8 @@ func JudgeSafety(h *history.History, ex Exceptions) []Violation {
 	j := newJudge(h)
 	j.exceptions = ex
 	for _, check := range []func(*judge){
-		starts, fences, responses, linearAnswers, executions, refusals, rows, sinks, money, exclusion, lockFences, registers,
+		starts, fences, responses, executions, refusals, rows, sinks, money, exclusion, lockFences, registers,
+		linearAnswers, // says that something is wrong; what comes before says what
 	} {
 		check(j)
 	}

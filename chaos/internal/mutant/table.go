@@ -89,7 +89,7 @@ var table = []Mutant{
 	{"fence-drawn-early", "R1", "the fence of a claim that meets a row is drawn before the row's lock is had",
 		test("fallback", "TestFenceIsDrawnUnderTheRowsLock", "after fence")},
 	{"release-by-delete", "§3", "a release deletes the row",
-		test("fallback", "TestI31FencesGrow", " after ")},
+		test("fallback", "TestPostgresConformance/I56", "released")},
 	{"resolve-keeps-fence", "§3", "a decision about an unknown key keeps its fence",
 		test("fallback", "TestPostgresConformance/I39", "decided:")},
 
