@@ -44,6 +44,8 @@ const failure = int(check.Invalid)
 type commands struct {
 	Run   runCommand   `cmd:"" default:"withargs" help:"Run a cluster under faults and judge it."`
 	Check checkCommand `cmd:"" help:"Judge the folder of an earlier run again."`
+
+	Publish publishCommand `cmd:"" help:"Write the tables of a page from what -json has printed."`
 }
 
 type runCommand struct {
@@ -117,6 +119,10 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case strings.HasPrefix(parsed.Command(), "check"):
 		r, err = cli.Check.judge()
 		asJSON = cli.Check.JSON
+	case strings.HasPrefix(parsed.Command(), "publish"):
+		if err = cli.Publish.write(); err == nil {
+			return 0
+		}
 	case cli.Run.Mutant == "list":
 		_, _ = fmt.Fprint(stdout, mutant.List())
 		return 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redfence/redfence/chaos/internal/cluster"
 	"github.com/redfence/redfence/chaos/internal/mutant"
+	"github.com/redfence/redfence/chaos/internal/publish"
 	"github.com/redfence/redfence/chaos/internal/scenario"
 )
 
@@ -42,6 +43,20 @@ func (r *runCommand) hunt(ctx context.Context, stderr io.Writer) (report mutant.
 		return err
 	})
 	return mutant.NewReport(results), err
+}
+
+type publishCommand struct {
+	Page  string   `arg:"" type:"existingfile" help:"Page with the marks between which the tables stand, such as docs/CHAOS.md."`
+	Files []string `arg:"" type:"existingfile" help:"What -json has printed: of scenarios, of mutants, of runs."`
+}
+
+// write writes the tables.
+func (c *publishCommand) write() error {
+	evidence, err := publish.Read(c.Files)
+	if err != nil {
+		return err
+	}
+	return evidence.Write(c.Page)
 }
 
 // withBinary builds the instance in a folder that lives as long as do, and
