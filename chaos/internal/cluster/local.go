@@ -111,14 +111,22 @@ func (c *Local) Rows(ctx context.Context, keys []string) ([]history.Row, error) 
 	return c.stores.Rows(ctx, keys)
 }
 
-// Lockers implements Cluster.
-func (c *Local) Lockers() []string { return []string{history.EngineLock, history.Redlock} }
+// Lockers implements Cluster. The baselines have none.
+func (c *Local) Lockers() []string {
+	if c.engine != baseline.Ours {
+		return nil
+	}
+	return []string{history.EngineLock, history.Redlock}
+}
 
-// Transfers implements Cluster.
-func (c *Local) Transfers() bool { return true }
+// Transfers implements Cluster. The baselines have none.
+func (c *Local) Transfers() bool { return c.engine == baseline.Ours }
 
 // Accounts implements Cluster.
 func (c *Local) Accounts(ctx context.Context) (*history.Accounts, error) {
+	if c.engine != baseline.Ours {
+		return nil, nil
+	}
 	return c.stores.accounts(ctx)
 }
 

@@ -115,6 +115,8 @@ func (s *Service) work(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.Routes != nil {
 		effect.Route = s.Routes.take(fence)
+	} else if effect.Sink == history.Fenced {
+		effect.Sink = history.Plain // a baseline has no fence to show
 	}
 	if err := s.run(r.Context(), effect, r.Header); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
