@@ -41,6 +41,9 @@ func (k Killer) String() string {
 	if k.Scenario != "" {
 		return "scenario " + k.Scenario
 	}
+	if k.Package == "." {
+		return fmt.Sprintf("test %s of the root package", k.Test)
+	}
 	return fmt.Sprintf("test %s of %s", k.Test, k.Package)
 }
 

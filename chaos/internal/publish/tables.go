@@ -95,16 +95,12 @@ func (e Evidence) runs() string {
 		return ""
 	}
 	var b strings.Builder
-	heading(&b, []string{"engine", "schedule", "keys", "keys that ran twice", "keys with two answers", "fresh keys served while all nodes were down", "verdict"})
+	heading(&b, []string{"engine", "schedule", "keys", "keys that ran twice", "keys with two answers", "verdict"})
 	for _, r := range e.Runs {
 		s, f := r.Setup, r.Result.Figures
-		served, fresh := 0, 0
-		for _, o := range f.Outages {
-			served, fresh = served+o.Served, fresh+o.Fresh
-		}
 		row(&b, []string{
 			engine(r), fmt.Sprintf("`-preset %s -seed %d -duration %v`", s.Preset, s.Seed, s.Duration), fmt.Sprint(f.Keys),
-			fmt.Sprintf("**%d**", f.Again), fmt.Sprint(violations(r, "answers differ")), fmt.Sprintf("%d of %d", served, fresh), r.Verdict,
+			fmt.Sprintf("**%d**", f.Again), fmt.Sprint(violations(r, "answers differ")), r.Verdict,
 		})
 	}
 	return b.String()
