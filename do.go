@@ -42,13 +42,21 @@ func (e *Engine) do(ctx context.Context, req Request, work performer) (Result, e
 		return Result{}, c.error(ErrClosed)
 	}
 	defer e.work.leave()
-	res, err := e.joinOrLead(ctx, c)
+	res, err := e.answer(ctx, c)
 	res.Route = c.route
 	if res.Outcome == 0 { // else the error is the handler's
 		err = c.error(err)
 	}
 	e.observeDo(c, res, err, began)
 	return res, err
+}
+
+// answer gives what this process knows by itself, or finds out.
+func (e *Engine) answer(ctx context.Context, c *call) (Result, error) {
+	if v, ok := e.nearby(c); ok {
+		return v.res, v.err
+	}
+	return e.joinOrLead(ctx, c)
 }
 
 // A call is one call of Do on its way.

@@ -32,6 +32,7 @@ type Engine struct {
 	breaker *breaker.Breaker
 
 	flights    flights
+	observed   bool // somebody listens
 	queues     queues
 	slots      slots
 	work       work // calls of Do
@@ -47,10 +48,11 @@ const compressAbove = 1024
 // then take the fallback route until a quorum is back. The error lists every
 // problem of the configuration.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
+	observed := cfg.Observer != nil
 	cfg = cfg.withDefaults()
 	var list problems.List
 	cfg.check(&list)
-	e := &Engine{cfg: cfg, ledger: cfg.Ledger, slots: slots{most: int64(cfg.MaxInFlight)}}
+	e := &Engine{cfg: cfg, observed: observed, ledger: cfg.Ledger, slots: slots{most: int64(cfg.MaxInFlight)}}
 	list.AddErr(e.connect(len(cfg.Nodes) > 0))
 	if err := list.Err(); err != nil {
 		e.closeRooms()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redfence/redfence/cache"
 	"github.com/redfence/redfence/internal/claim"
 	"github.com/redfence/redfence/internal/node"
 	"github.com/redfence/redfence/lock"
@@ -35,8 +36,28 @@ func (e *Engine) observeLost(r *run, ev claim.Event) {
 	e.cfg.Observer.Observe(observe.ClaimLost{Key: r.call.ref(), Fence: r.snapshot().Grant.Fence, Cause: cause})
 }
 
+// Events of every call are made only for an observer that was given: each costs
+// an allocation.
+
+func (e *Engine) observeGrant(r *run, g claim.Grant) {
+	if e.observed {
+		e.cfg.Observer.Observe(observe.ClaimGranted{
+			Key: r.call.ref(), Route: r.call.route, Fence: g.Fence, Attempt: g.Attempt, TakenOver: r.over != 0,
+		})
+	}
+}
+
+func (e *Engine) observeCache(c *call, result cache.Result) {
+	if e.observed {
+		e.cfg.Observer.Observe(observe.CacheRead{Key: c.ref(), Hit: result == cache.Hit, Reason: string(result)})
+	}
+}
+
 // observeEnd tells how a claim whose handler had started has ended.
 func (e *Engine) observeEnd(r *run, ev claim.Event) {
+	if !e.observed {
+		return
+	}
 	s := r.snapshot()
 	result := s.Outcome.String()
 	switch ev.Kind {
@@ -49,6 +70,9 @@ func (e *Engine) observeEnd(r *run, ev claim.Event) {
 }
 
 func (e *Engine) observeDo(c *call, res Result, err error, began time.Time) {
+	if !e.observed {
+		return
+	}
 	ev := observe.DoFinished{
 		Key: c.ref(), Route: c.route, Outcome: res.Outcome.String(), Durable: res.Durable, Took: time.Since(began), Err: err,
 	}

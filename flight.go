@@ -10,18 +10,26 @@ import (
 // A flight is one key that is being looked up or worked on in this process,
 // and the calls that wait for its verdict (R16).
 type flight struct {
-	fp      Fingerprint
-	done    chan struct{} // closed when the verdict is there
-	verdict verdict       // valid once done is closed
-	joined  int           // followers so far; guarded by flights.mu
+	fp     Fingerprint
+	joined int // followers so far; guarded by flights.mu
 
-	running   chan struct{} // closed when the leader runs the handler
-	settling  chan struct{} // closed when the handler has returned
-	elsewhere chan struct{} // closed when the leader waits for another process
-
-	mu   sync.Mutex
-	open func() bool // may a follower still join; nil: yes
+	mu      sync.Mutex
+	stage   stage
+	verdict verdict         // valid once landed
+	landing chan struct{}   // closed when the flight has landed; made by its first follower
+	moving  []chan struct{} // closed at the next stage, for followers who do not wait
+	open    func() bool     // may a follower still join; nil: yes
 }
+
+// A stage is what has happened to a flight; one does not exclude another.
+type stage uint8
+
+const (
+	inHandler stage = 1 << iota // the leader runs the handler
+	settling                    // the handler has returned
+	elsewhere                   // the leader waits for another process
+	landed                      // the verdict is there
+)
 
 // A verdict is how a flight ended. Followers share it only when it speaks of
 // the key and not of its leader: a response, an unknown outcome, a mismatch.
@@ -50,10 +58,7 @@ func (f *flights) join(d fallback.Digest, fp Fingerprint) (fl *flight, lead bool
 		}
 		return nil, false
 	}
-	fl = &flight{
-		fp: fp, done: make(chan struct{}),
-		running: make(chan struct{}), settling: make(chan struct{}), elsewhere: make(chan struct{}),
-	}
+	fl = &flight{fp: fp}
 	if f.byKey == nil {
 		f.byKey = make(map[fallback.Digest]*flight)
 	}
@@ -74,8 +79,24 @@ func (f *flights) land(d fallback.Digest, fl *flight, v verdict) {
 	if followed { // the leader's response is the leader's to change
 		v.res.Response = v.res.Response.clone()
 	}
+	fl.mu.Lock()
 	fl.verdict = v
-	close(fl.done)
+	fl.mu.Unlock()
+	fl.enter(landed)
+}
+
+// enter moves the flight to a stage and tells its followers.
+func (fl *flight) enter(s stage) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	fl.stage |= s
+	for _, ch := range fl.moving {
+		close(ch)
+	}
+	fl.moving = nil
+	if s == landed && fl.landing != nil {
+		close(fl.landing)
+	}
 }
 
 // runs tells the followers that the handler runs in this process; from now on
@@ -87,14 +108,14 @@ func (fl *flight) runs(open func() bool) {
 	fl.mu.Lock()
 	fl.open = open
 	fl.mu.Unlock()
-	closeOnce(fl.running)
+	fl.enter(inHandler)
 }
 
 // settles tells the followers that the handler has returned: its outcome may
 // be in the ledger, and be answered elsewhere, before this process knows.
 func (fl *flight) settles() {
 	if fl != nil {
-		closeOnce(fl.settling)
+		fl.enter(settling)
 	}
 }
 
@@ -102,16 +123,7 @@ func (fl *flight) settles() {
 // process knows of it may be old the next moment.
 func (fl *flight) waits() {
 	if fl != nil {
-		closeOnce(fl.elsewhere)
-	}
-}
-
-// closeOnce closes a channel that only the caller's goroutine closes.
-func closeOnce(ch chan struct{}) {
-	select {
-	case <-ch:
-	default:
-		close(ch)
+		fl.enter(elsewhere)
 	}
 }
 
@@ -136,30 +148,41 @@ const (
 // follow waits for the verdict. A caller that does not wait is sent away as
 // soon as it is known where the key is worked on.
 func (fl *flight) follow(ctx context.Context, noWait bool) followed {
-	var running, elsewhere <-chan struct{}
-	if noWait {
-		running, elsewhere = fl.running, fl.elsewhere
-	}
-	select {
-	case <-fl.done: // it has priority over the others
-		return fl.ended()
-	default:
-	}
-	select {
-	case <-fl.done:
-		return fl.ended()
-	case <-running:
-		select {
-		case <-fl.settling:
-			return lookYourself
-		default:
+	for {
+		seen, next := fl.ahead(noWait)
+		switch {
+		case seen&landed != 0: // it has priority over the others
+			return fl.ended()
+		case noWait && seen&inHandler != 0 && seen&settling == 0:
 			return stillRuns
+		case noWait && seen != 0:
+			return lookYourself
 		}
-	case <-elsewhere:
-		return lookYourself
-	case <-ctx.Done():
-		return timeIsUp
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return timeIsUp
+		}
 	}
+}
+
+// ahead returns the flight's stage, and what is closed at its end or, for a
+// caller that does not wait, at the next stage.
+func (fl *flight) ahead(noWait bool) (stage, <-chan struct{}) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	if fl.stage&landed != 0 {
+		return fl.stage, nil
+	}
+	if noWait {
+		next := make(chan struct{})
+		fl.moving = append(fl.moving, next)
+		return fl.stage, next
+	}
+	if fl.landing == nil {
+		fl.landing = make(chan struct{})
+	}
+	return fl.stage, fl.landing
 }
 
 func (fl *flight) ended() followed {

@@ -192,11 +192,47 @@ func (e *Engine) lookAtRow(ctx context.Context, c *call) sight {
 // cached looks into the cache. A miss is never an error.
 func (e *Engine) cached(ctx context.Context, c *call) (fallback.Record, bool) {
 	rec, result := e.cache.Get(ctx, c.digest, e.ledger.Clock)
-	e.cfg.Observer.Observe(observe.CacheRead{Key: c.ref(), Hit: result == cache.Hit, Reason: string(result)})
+	e.observeCache(c, result)
 	if result != cache.Hit {
 		return fallback.Record{}, false
 	}
 	return fromCache(c, rec), true
+}
+
+// nearby answers a duplicate of a key that this process has completed or
+// replayed a short while ago.
+func (e *Engine) nearby(c *call) (verdict, bool) {
+	if c.route = e.breaker.Route(); c.route != observe.Primary {
+		return verdict{}, false
+	}
+	rec, ok := e.cache.Near(c.digest, e.ledger.Clock)
+	if !ok {
+		return verdict{}, false
+	}
+	row := fromCache(c, rec)
+	if e.compare(c.req.Fingerprint, row.Fingerprint) != same {
+		return verdict{}, false
+	}
+	e.observeCache(c, cache.Hit)
+	return e.replay(c, &row), true
+}
+
+// recalled looks for an answer at every node when the ledger cannot be asked
+// (R10).
+func (e *Engine) recalled(ctx context.Context, c *call, v verdict) verdict {
+	if c.route != observe.Primary || ctx.Err() != nil || !errors.Is(v.err, ErrLedgerUnavailable) {
+		return v
+	}
+	rec, result := e.cache.Recall(ctx, c.digest, e.ledger.Clock)
+	if result != cache.Hit {
+		return v
+	}
+	e.observeCache(c, result)
+	row := fromCache(c, rec)
+	if m := e.compare(c.req.Fingerprint, row.Fingerprint); m != same {
+		return verdict{shared: m == differs, err: mismatched(m, &row).err}
+	}
+	return e.replay(c, &row)
 }
 
 // takeLock takes the processing lock. Without a lease and not taken, there was
@@ -231,7 +267,7 @@ func noQuorum(ctx context.Context, err error) bool {
 // is up. It is woken by hints and re-reads once a second without them (R19).
 func (e *Engine) await(waitCtx context.Context, c *call, s sight) sight {
 	if m := e.compare(c.req.Fingerprint, s.row.Fingerprint); m != same {
-		return s.mismatched(m)
+		return mismatched(m, &s.row)
 	}
 	if c.policy.Wait < 0 {
 		return s
@@ -255,7 +291,7 @@ func (e *Engine) await(waitCtx context.Context, c *call, s sight) sight {
 func (e *Engine) act(ctx context.Context, c *call, s sight) (v verdict, changed *sight) {
 	if s.next != claimIt && s.next != failed {
 		if m := e.compare(c.req.Fingerprint, s.row.Fingerprint); m != same { // R2: whatever the state
-			s = s.mismatched(m)
+			s = mismatched(m, &s.row)
 		}
 	}
 	switch s.next {
@@ -274,7 +310,7 @@ func (e *Engine) act(ctx context.Context, c *call, s sight) (v verdict, changed 
 	case inDoubt:
 		return verdict{err: inDoubtError(&s.row)}, nil
 	}
-	return verdict{shared: errors.Is(s.err, ErrMismatch), err: s.err}, nil
+	return e.recalled(ctx, c, verdict{shared: errors.Is(s.err, ErrMismatch), err: s.err}), nil
 }
 
 func inDoubtError(row *fallback.Record) error {
@@ -285,12 +321,12 @@ func inDoubtError(row *fallback.Record) error {
 
 // mismatched is the sight of a row that another request has made, or of one
 // that cannot be told.
-func (s sight) mismatched(m match) sight {
+func mismatched(m match, row *fallback.Record) sight {
 	if m == differs {
 		return sight{next: failed, err: ErrMismatch}
 	}
 	return sight{next: failed, err: &Error{Kind: ErrInDoubt,
-		Err:  fmt.Errorf("fingerprint version %d under secret %d cannot be computed here", s.row.Fingerprint.Version, s.row.Fingerprint.Secret),
+		Err:  fmt.Errorf("fingerprint version %d under secret %d cannot be computed here", row.Fingerprint.Version, row.Fingerprint.Secret),
 		Hint: "give this process the secret, or upgrade it"}}
 }
 

@@ -114,9 +114,7 @@ func (r *run) started() {
 	g := r.snapshot().Grant
 	r.ex.fence, r.ex.attempt = g.Fence, g.Attempt
 	r.call.flight.runs(r.joinable)
-	r.engine.cfg.Observer.Observe(observe.ClaimGranted{
-		Key: r.call.ref(), Route: r.call.route, Fence: g.Fence, Attempt: g.Attempt, TakenOver: r.over != 0,
-	})
+	r.engine.observeGrant(r, g)
 }
 
 // unrecorded is the outcome of a handler that left no response.
@@ -206,8 +204,8 @@ func (r *run) verdict(act claim.Action, resp Response, err error) verdict {
 // ledger is gone: never while a claim of ours may be in force, never when the
 // row can be read (R10).
 func (e *Engine) failOpen(ctx context.Context, c *call, cause error) (verdict, *sight) {
-	v := verdict{err: ledgerError(ctx, cause)}
-	if !c.policy.FailOpen || !errors.Is(cause, fallback.ErrUnavailable) || errors.Is(cause, fallback.ErrUnconfirmed) {
+	v := e.recalled(ctx, c, verdict{err: ledgerError(ctx, cause)})
+	if v.res.Outcome != 0 || !c.policy.FailOpen || !errors.Is(cause, fallback.ErrUnavailable) || errors.Is(cause, fallback.ErrUnconfirmed) {
 		return v, nil
 	}
 	switch s := e.lookAtRow(ctx, c); {

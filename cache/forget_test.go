@@ -110,14 +110,7 @@ func TestNearCache(t *testing.T) {
 	if got, result := c.Get(t.Context(), r.Digest, at(start)); result != Hit || string(got.Payload) != "payload" {
 		t.Errorf("right after the put: %s", result)
 	}
-	for range 2 { // whatever a caller does to what it got
-		got, _ := c.Get(t.Context(), r.Digest, at(start))
-		if string(got.Payload) != "payload" {
-			t.Fatalf("got %q", got.Payload)
-		}
-		copy(got.Payload, "PAYLOAD")
-	}
-	copy(r.Payload, "PAYLOAD") // or to what it gave
+	copy(r.Payload, "PAYLOAD") // whatever a caller does to what it gave
 	if got, _ := c.Get(t.Context(), r.Digest, at(start)); string(got.Payload) != "payload" {
 		t.Errorf("got %q", got.Payload)
 	}

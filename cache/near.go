@@ -40,8 +40,8 @@ func newNear(bytes int64) *near {
 	})}
 }
 
-// get returns a copy: the response is handed to callers that may write to it,
-// and every later duplicate must get the same bytes.
+// get returns a record whose bytes every later duplicate gets as well: they must
+// not be changed.
 func (n *near) get(digest [32]byte) (Record, bool) {
 	if n == nil {
 		return Record{}, false
@@ -54,7 +54,6 @@ func (n *near) get(digest [32]byte) (Record, bool) {
 		n.entries.Invalidate(digest)
 		return Record{}, false
 	}
-	e.record.Payload = bytes.Clone(e.record.Payload)
 	return e.record, true
 }
 

@@ -26,9 +26,11 @@ const (
 
 var errBusy = errors.New("too many large records are on their way")
 
-// Put stores a record on every node, in the background: it queues one command
-// per node and returns. now is the ledger's clock as the caller knows it.
-// Records that are expired by it are not stored.
+// Put stores a record on a majority of the nodes, in the background: it queues
+// one command per node and returns. They are the first healthy ones from the
+// record's home, where look-ups begin: whatever minority is down later, a node
+// that is up has it. now is the ledger's clock as the caller knows it. Records
+// that are expired by it are not stored.
 func (c *Cache) Put(r Record, now time.Time) {
 	ttl := c.cfg.TTL
 	if !r.ExpiresAt.IsZero() {
@@ -44,36 +46,49 @@ func (c *Cache) Put(r Record, now time.Time) {
 		return
 	}
 	c.near.put(r)
-	args := putScript.Command([]string{keyOf(r.Digest)}, encoded, ttl.Milliseconds())
-	for i, n := range c.nodes {
-		p := &put{c: c, n: n, ref: ref}
+	args := []any{"set", keyOf(r.Digest), encoded, "px", ttl.Milliseconds(), "nx"}
+	for copies, i := len(c.nodes)/2+1, 0; copies > 0 && i < len(c.nodes); i++ {
+		at := (home(r.Digest, len(c.nodes)) + i) % len(c.nodes)
+		p := &put{c: c, n: c.nodes[at], ref: ref}
 		switch {
-		case !c.bounds[i].room():
-			c.cfg.Observer.Observe(observe.CachePut{Key: ref, Node: n.Addr(), Result: "full"})
+		case p.n.Down() != nil:
+			continue
+		case !c.bounds[at].room():
+			c.cfg.Observer.Observe(observe.CachePut{Key: ref, Node: p.n.Addr(), Result: "full"})
+			continue
 		case len(encoded) > large:
 			c.large.put(p, keyOf(r.Digest), encoded, ttl)
 		default:
-			n.Send(&node.Op{Args: args, Script: putScript, To: p})
+			p.op = node.Op{Args: args, To: p}
+			p.n.Send(&p.op)
 		}
+		copies--
 	}
 }
 
-// A put is one node's share of a Put.
+// A put is one node's share of a Put. A plain SET is enough where the node has
+// no record yet, which is the rule; else the script compares the fences.
 type put struct {
 	c   *Cache
 	n   *node.Node
 	ref observe.Ref
+	op  node.Op
 }
 
 // Reply implements node.Receiver. Stored puts are not told: they are the rule.
-func (p *put) Reply(_ *node.Op, value any, err error) {
+func (p *put) Reply(op *node.Op, value any, err error) {
 	result := "superseded"
 	switch {
 	case errors.Is(err, node.ErrOverloaded), errors.Is(err, errBusy):
 		result = "dropped"
 	case err != nil:
 		result = "failed"
-	case value == int64(1):
+	case value == "OK", value == int64(1):
+		return
+	case value == nil:
+		set := op.Args
+		op.Script, op.Args = putScript, putScript.Command([]string{set[1].(string)}, set[2], set[4])
+		p.n.Send(op)
 		return
 	}
 	p.c.cfg.Observer.Observe(observe.CachePut{Key: p.ref, Node: p.n.Addr(), Result: result, Err: err})

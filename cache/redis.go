@@ -103,9 +103,23 @@ const (
 // be. ok is false when there is no estimate.
 type Clock func() (now time.Time, margin time.Duration, ok bool)
 
-// Get looks a key up at one healthy node, chosen by the digest, and at one more
-// if that one has nothing to offer. Anything but Hit is a miss. The record is
-// the caller's to read; its slices must not be changed.
+// Near looks a key up in this process only.
+func (c *Cache) Near(digest [32]byte, clock Clock) (Record, bool) {
+	record, found := c.near.get(digest)
+	if !found {
+		return Record{}, false
+	}
+	now, margin, ok := clock()
+	return record, ok && judge(&record, now, margin) == Hit
+}
+
+// Get looks a key up at one healthy node, the first from the record's home, and
+// at one more if that one does not answer, or not with a record that verifies.
+// Anything but Hit is a miss. The record is the caller's to read; its slices
+// must not be changed.
+//
+// A node that has lost its memory makes a miss for each key that it was to
+// keep, and the put that follows ends that; Recall finds the other copies.
 //
 // The fingerprint is not compared, and the caller has authorised the request
 // before it asks.
@@ -119,8 +133,28 @@ func (c *Cache) Get(ctx context.Context, digest [32]byte, clock Clock) (Record, 
 			return record, result
 		}
 	}
+	return c.look(ctx, digest, clock, 2, Absent)
+}
+
+// Recall asks node after node: for a key that only the cache can answer.
+func (c *Cache) Recall(ctx context.Context, digest [32]byte, clock Clock) (Record, Result) {
+	return c.look(ctx, digest, clock, len(c.nodes), Hit)
+}
+
+// look asks at most so many healthy nodes, until one has the record or gives an
+// answer that is good enough.
+func (c *Cache) look(ctx context.Context, digest [32]byte, clock Clock, most int, enough Result) (Record, Result) {
+	now, margin, ok := clock()
+	if !ok {
+		return Record{}, NoClock
+	}
 	worst := Failed
-	for _, n := range c.candidates(digest) {
+	for i := 0; i < len(c.nodes) && most > 0; i++ {
+		n := c.nodes[(home(digest, len(c.nodes))+i)%len(c.nodes)]
+		if n.Down() != nil {
+			continue
+		}
+		most--
 		record, result := c.ask(ctx, n, digest)
 		if result == Hit {
 			result = judge(&record, now, margin)
@@ -129,10 +163,15 @@ func (c *Cache) Get(ctx context.Context, digest [32]byte, clock Clock) (Record, 
 			c.near.put(record)
 			return record, result
 		}
-		worst = tell(worst, result)
+		if worst = tell(worst, result); result == enough {
+			break
+		}
 	}
 	return Record{}, worst
 }
+
+// home is where the look-up of a record among n nodes begins.
+func home(digest [32]byte, n int) int { return int(binary.BigEndian.Uint32(digest[:]) % uint32(n)) }
 
 // judge says what a record that verifies is good for.
 func judge(r *Record, now time.Time, margin time.Duration) Result {
@@ -158,22 +197,6 @@ func tell(a, b Result) Result {
 // expired is true as soon as the record may be expired.
 func expired(r *Record, now time.Time, margin time.Duration) bool {
 	return !r.ExpiresAt.IsZero() && !now.Add(margin).Before(r.ExpiresAt)
-}
-
-// candidates are the nodes to ask, at most two, healthy ones only.
-func (c *Cache) candidates(digest [32]byte) []*node.Node {
-	first := int(binary.BigEndian.Uint32(digest[:]) % uint32(len(c.nodes)))
-	asked := make([]*node.Node, 0, 2)
-	for i := range c.nodes {
-		n := c.nodes[(first+i)%len(c.nodes)]
-		if n.Down() != nil {
-			continue
-		}
-		if asked = append(asked, n); len(asked) == cap(asked) {
-			break
-		}
-	}
-	return asked
 }
 
 func (c *Cache) ask(ctx context.Context, n *node.Node, digest [32]byte) (Record, Result) {

@@ -73,14 +73,20 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// mustPut puts a record and waits until every given server has it.
+// mustPut puts a record and waits until a majority of the servers has it.
 func mustPut(t *testing.T, c *Cache, r Record, servers []*testenv.RedisServer) {
 	t.Helper()
 	c.Put(r, start)
 	want, _ := r.encode(c.cfg.Keys)
-	for _, s := range servers {
-		eventually(t, "record on "+s.Addr(), func() bool { return raw(t, s, r.Digest) == string(want) })
-	}
+	eventually(t, "a majority has the record", func() bool {
+		copies := 0
+		for _, s := range servers {
+			if raw(t, s, r.Digest) == string(want) {
+				copies++
+			}
+		}
+		return copies == len(servers)/2+1
+	})
 }
 
 func raw(t *testing.T, s *testenv.RedisServer, digest [32]byte) string {
@@ -181,11 +187,12 @@ func TestI38LatePut(t *testing.T) {
 	old, newer := completed(1, 10, start.Add(time.Minute)), completed(1, 11, start.Add(time.Hour))
 	newer.Payload = []byte("newer")
 	mustPut(t, c, newer, servers[:])
-	if err := servers[0].Client().FlushAll(t.Context()).Err(); err != nil { // one node has lost it
+	first := servers[home(old.Digest, len(servers))]
+	if err := first.Client().FlushAll(t.Context()).Err(); err != nil { // one node has lost it
 		t.Fatal(err)
 	}
 	c.Put(old, start)
-	eventually(t, "the late put has arrived", func() bool { return raw(t, servers[0], old.Digest) != "" })
+	eventually(t, "the late put has arrived", func() bool { return raw(t, first, old.Digest) != "" })
 	for range 3 {
 		got, result := c.Get(t.Context(), newer.Digest, at(start.Add(2*time.Minute)))
 		if result != Hit || string(got.Payload) != "newer" {
@@ -236,7 +243,7 @@ func TestOneMoreNodeOnAMiss(t *testing.T) {
 	c := open(t, servers, Config{Keys: ring(t, 1)})
 	r := completed(1, 3, time.Time{})
 	mustPut(t, c, r, servers)
-	first := c.candidates(r.Digest)[0]
+	first := c.nodes[home(r.Digest, len(c.nodes))]
 	for name, harm := range map[string]func() error{
 		"flushed": func() error { return first.Client().FlushAll(t.Context()).Err() },
 		"forged":  func() error { return first.Client().Set(t.Context(), keyOf(r.Digest), "x", 0).Err() },
@@ -248,10 +255,43 @@ func TestOneMoreNodeOnAMiss(t *testing.T) {
 		if err := harm(); err != nil {
 			t.Fatal(err)
 		}
-		if _, result := c.Get(t.Context(), r.Digest, at(start)); result != Hit {
-			t.Errorf("%s: %s", name, result)
+		want := Hit
+		if name == "flushed" { // the ledger and the put that follows end that
+			want = Absent
+		}
+		if _, result := c.Get(t.Context(), r.Digest, at(start)); result != want {
+			t.Errorf("%s: %s, want %s", name, result, want)
+		}
+		if _, result := c.Recall(t.Context(), r.Digest, at(start)); result != Hit {
+			t.Errorf("%s: %s by Recall", name, result)
 		}
 	}
+}
+
+// TestWhateverMinorityIsDown: the first node that is up, from the record's home,
+// has it.
+func TestWhateverMinorityIsDown(t *testing.T) {
+	servers := testenv.Redis(t, 5)
+	c := open(t, servers, Config{NodeTimeout: 100 * time.Millisecond})
+	r := completed(1, 3, time.Time{})
+	mustPut(t, c, r, servers)
+	first := home(r.Digest, len(servers))
+	for i := range 2 {
+		if err := servers[(first+i)%len(servers)].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the next node answers", func() bool {
+			_, result := c.Get(t.Context(), r.Digest, at(start))
+			return result == Hit
+		})
+	}
+	other := completed(2, 3, time.Time{}) // put while a minority is down
+	other.Digest = [32]byte{0: r.Digest[0], 31: 9}
+	c.Put(other, start)
+	eventually(t, "a record that was put meanwhile", func() bool {
+		_, result := c.Get(t.Context(), other.Digest, at(start))
+		return result == Hit
+	})
 }
 
 func firstError(errs ...error) error {

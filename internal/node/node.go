@@ -162,15 +162,16 @@ func (n *Node) close() {
 // Do sends one command and waits for its answer or for ctx. When ctx ends
 // first the command may still be executed, unless Unsent(err).
 func (n *Node) Do(ctx context.Context, args ...any) (any, error) {
-	return n.wait(ctx, &Op{Args: args})
+	return n.wait(ctx, &waiter{op: Op{Args: args}})
 }
 
 // Eval is Do for a script.
 func (n *Node) Eval(ctx context.Context, s *Script, keys []string, argv ...any) (any, error) {
-	return n.wait(ctx, &Op{Args: s.Command(keys, argv...), Script: s})
+	return n.wait(ctx, &waiter{op: Op{Args: s.Command(keys, argv...), Script: s}})
 }
 
 type waiter struct {
+	op    Op
 	done  chan struct{}
 	value any
 	err   error
@@ -181,18 +182,18 @@ func (w *waiter) Reply(_ *Op, value any, err error) {
 	close(w.done)
 }
 
-func (n *Node) wait(ctx context.Context, op *Op) (any, error) {
+func (n *Node) wait(ctx context.Context, w *waiter) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(ErrCancelled, err)
 	}
-	w := &waiter{done: make(chan struct{})}
-	op.To = w
-	n.Send(op)
+	w.done = make(chan struct{})
+	w.op.To = w
+	n.Send(&w.op)
 	select {
 	case <-w.done:
 		return w.value, w.err
 	case <-ctx.Done():
-		if op.Cancel() {
+		if w.op.Cancel() {
 			return nil, errors.Join(ErrCancelled, ctx.Err())
 		}
 		return nil, ctx.Err()
