@@ -25,11 +25,12 @@ func (e *Engine) decide(ctx, waitCtx context.Context, c *call) verdict {
 			}
 		}
 		if s.next == waitFor {
-			s = e.await(waitCtx, c, s)
-			switch s.next {
-			case waitFor:
+			locked := s.locked
+			s = e.await(ctx, waitCtx, c, s)
+			switch {
+			case s.next == waitFor:
 				return verdict{err: &Error{Kind: ErrInProgress, Err: ctx.Err()}}
-			case claimIt:
+			case s.next == claimIt && !locked: // else the lock is not there to be had: it is advice
 				s = e.look(ctx, c)
 				continue
 			}
@@ -96,11 +97,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // A sight is what a look at the stores has shown.
 type sight struct {
-	next  next
-	row   fallback.Record // for all but claimIt and failed
-	cache bool            // the row is a copy from the cache
-	holds lock.Lease      // the processing lock, for claimIt on the primary route
-	err   error           // for failed
+	next   next
+	row    fallback.Record // for all but claimIt and failed
+	cache  bool            // the row is a copy from the cache
+	locked bool            // somebody has the processing lock; the row is not known
+	holds  lock.Lease      // the processing lock, for claimIt on the primary route
+	err    error           // for failed
 }
 
 func (s sight) replay(e *Engine, c *call) verdict {
@@ -168,6 +170,8 @@ func (e *Engine) look(ctx context.Context, c *call) sight {
 	switch lease, taken := e.takeLock(ctx, c); {
 	case taken && failpoint.Mutant("taken-is-in-progress"):
 		return sight{next: failed, err: ErrInProgress}
+	case taken && c.policy.Wait >= 0:
+		return sight{next: waitFor, locked: true}
 	case taken: // R7: the row is read before "in progress" is answered
 		return e.lookAtRow(ctx, c)
 	default:
@@ -261,29 +265,6 @@ func (e *Engine) takeLock(ctx context.Context, c *call) (lease lock.Lease, taken
 // when the lock is taken, not a full queue of our own, not the caller's end.
 func noQuorum(ctx context.Context, err error) bool {
 	return errors.Is(err, lock.ErrNoQuorum) && !errors.Is(err, lock.ErrOverloaded) && ctx.Err() == nil
-}
-
-// await re-reads the row until it is no longer worked on, or the time to wait
-// is up. It is woken by hints and re-reads once a second without them (R19).
-func (e *Engine) await(waitCtx context.Context, c *call, s sight) sight {
-	if m := e.compare(c.req.Fingerprint, s.row.Fingerprint); m != same {
-		return mismatched(m, &s.row)
-	}
-	if c.policy.Wait < 0 {
-		return s
-	}
-	c.flight.waits()
-	w := e.watch(c)
-	defer w.stop()
-	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
-		if s = e.lookAtRow(waitCtx, c); s.next != waitFor || !w.wait(waitCtx, wait) {
-			break
-		}
-	}
-	if s.next == failed && waitCtx.Err() != nil {
-		s.next = waitFor
-	}
-	return s
 }
 
 // act does what a sight asks for. When the row has changed meanwhile, it

@@ -15,6 +15,57 @@ const (
 	lastPoll  = time.Second
 )
 
+// await waits until the row is no longer worked on, or the time to wait is up.
+func (e *Engine) await(ctx, waitCtx context.Context, c *call, s sight) sight {
+	if s.locked {
+		c.flight.waits()
+		if s = e.awaitRelease(ctx, waitCtx, c); s.next != waitFor {
+			return s
+		}
+	}
+	if m := e.compare(c.req.Fingerprint, s.row.Fingerprint); m != same {
+		return mismatched(m, &s.row)
+	}
+	if c.policy.Wait < 0 || waitCtx.Err() != nil {
+		return s
+	}
+	c.flight.waits()
+	w := e.watch(c)
+	defer w.stop()
+	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
+		if s = e.lookAtRow(waitCtx, c); s.next != waitFor || !w.wait(waitCtx, wait) {
+			break
+		}
+	}
+	if s.next == failed && waitCtx.Err() != nil {
+		s.next = waitFor
+	}
+	return s
+}
+
+// releasePoll is how long a waiter relies on the lock's holder alone.
+const releasePoll = 250 * time.Millisecond
+
+// awaitRelease waits for whoever holds the processing lock. Its put goes before
+// its release, so a waiter that is woken mostly finds the response in the cache
+// and costs the ledger nothing. The first hint may be the subscription's own.
+// Without a response, or a hint, the row is read: always before the call is
+// told that its key is in progress (R7).
+func (e *Engine) awaitRelease(ctx, waitCtx context.Context, c *call) sight {
+	released, stop := e.locks.Watch(c.digest.String())
+	defer stop()
+	w := watcher{released: released}
+	for range 2 {
+		if hinted, _ := w.hint(waitCtx, releasePoll); !hinted {
+			break
+		}
+		if rec, ok := e.cached(waitCtx, c); ok {
+			return sight{next: replay, row: rec, cache: true}
+		}
+	}
+	return e.lookAtRow(ctx, c)
+}
+
 // A watcher is woken when a key may have changed: by the release of the
 // processing lock, or by the ledger. Both are hints.
 type watcher struct {
@@ -37,16 +88,23 @@ func (e *Engine) watch(c *call) watcher {
 // wait waits for a hint, or about as long as it is told to. It returns false
 // when ctx has ended.
 func (w watcher) wait(ctx context.Context, d time.Duration) bool {
+	_, ok := w.hint(ctx, d)
+	return ok
+}
+
+// hint is wait, and says whether there was a hint.
+func (w watcher) hint(ctx context.Context, d time.Duration) (hinted, ok bool) {
 	timer := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
+		return false, false
 	case <-w.released:
 	case <-w.changed:
 	case <-timer.C:
+		return false, true
 	}
-	return true
+	return true, true
 }
 
 // wake hints to the waiters of every process that the row has changed. It is

@@ -42,6 +42,7 @@ func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call
 	c := newCall(opAcquire, r.nodes, readAcquire)
 	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
 	if r.guard == nil {
+		c.brief = r.brief
 		c.command(nil, []any{"set", key, value, "px", ttl.Milliseconds(), "nx"})
 		return c
 	}
@@ -60,9 +61,12 @@ func (s *slot) whose() {
 	s.node().Send(&s.op)
 }
 
-// readAcquire reads the answer to an acquire: OK, a fence, or {holder, TTL}.
+// readAcquire reads the answer to an acquire: OK, a fence, {holder, TTL}, or
+// nothing, which is a refusal without details.
 func readAcquire(s *slot, value any) (vote, error) {
 	switch v := value.(type) {
+	case nil:
+		return no, nil
 	case int64:
 		s.reply.fence = v
 		return yes, nil

@@ -26,6 +26,7 @@ type Redlock struct {
 	usual    []redsync.Option // for the default TTL
 	guard    *guard           // nil: unguarded
 	observed bool             // somebody listens to LockAcquired and LockLost
+	brief    bool             // a refusal need not say who holds the lock
 	canary   string
 	canaries atomic.Uint64
 
@@ -82,8 +83,9 @@ func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Red
 }
 
 // NewOn returns an unguarded Redlock over a set of nodes that it shares with
-// others. Close does not close the set. It is for the packages of this module:
-// the set's type is internal.
+// others. Close does not close the set. Its refusals do not say who holds the
+// lock, which saves a round trip. It is for the packages of this module: the
+// set's type is internal.
 func NewOn(set *node.Set, cfg Config) (*Redlock, error) {
 	cfg = cfg.withDefaults()
 	var list problems.List
@@ -95,7 +97,9 @@ func NewOn(set *node.Set, cfg Config) (*Redlock, error) {
 	if err := list.Err(); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	return newRedlock(set, cfg), nil
+	r := newRedlock(set, cfg)
+	r.brief = true
+	return r, nil
 }
 
 // warn tells the observer what Check finds, within the node deadline.

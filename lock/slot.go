@@ -35,7 +35,7 @@ func (s *slot) Reply(_ *node.Op, value any, err error) {
 		s.ask()
 		return
 	}
-	if err == nil && value == nil && s.call.kind == opAcquire && s.op.Script == nil {
+	if err == nil && value == nil && s.op.Script == nil && s.plainAcquire() {
 		s.whose()
 		return
 	}
@@ -45,6 +45,12 @@ func (s *slot) Reply(_ *node.Op, value any, err error) {
 		return
 	}
 	s.voted(value, err)
+}
+
+// plainAcquire reports whether the slot's command is a SET whose refusal is to
+// be looked into.
+func (s *slot) plainAcquire() bool {
+	return s.call.kind == opAcquire && (!s.call.brief || s.op.Resent())
 }
 
 // uncertain says whether a command that failed may have been executed, or may

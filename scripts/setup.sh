@@ -2,7 +2,7 @@
 # Installs what the demo or the tests need and this machine lacks:
 #   setup.sh demo   redis-server, postgresql
 #   setup.sh test   the same, a C compiler with its headers for go test -race,
-#                   and curl for the commands of the README
+#                   curl for the commands of the README, spin for spec/
 # Quick when nothing is missing. Says what it installs before it does. The
 # services that the packages bring are left stopped: demo and tests start
 # servers of their own.
@@ -39,6 +39,7 @@ have_postgres || missing+=(postgresql)
 if [ "$purpose" = test ]; then
 	have_compiler || missing+=(gcc libc6-dev)
 	have curl || missing+=(curl)
+	have spin || missing+=(spin)
 fi
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -11,7 +12,7 @@ import (
 func (n *Node) deliver(ops []*Op, failure error) {
 	missing := false
 	for _, op := range ops {
-		if op.cmd.Err() == nil {
+		if answered(op.cmd) {
 			if p, ok := op.To.(Peeker); ok {
 				p.Peek(op, op.cmd.Val())
 			}
@@ -27,14 +28,27 @@ func (n *Node) deliver(ops []*Op, failure error) {
 		op.cmd = nil
 		switch err := cmd.Err(); {
 		case op.state.Load() == queued: // put back
-		case err == nil || err == redis.Nil:
+		case answered(cmd):
 			n.answer(op, cmd.Val(), nil)
-		case Answered(err) || failure == nil:
+		case err != nil && (Answered(err) || failure == nil):
 			n.answer(op, nil, err)
-		default:
+		case failure != nil:
 			n.answer(op, nil, failure)
+		default:
+			n.answer(op, nil, errUnread)
 		}
 	}
+}
+
+// errUnread: the client says neither what the server answered nor why there is
+// no answer.
+var errUnread = errors.New("no answer was read")
+
+// answered reports whether the command has its reply; a null one shows as an
+// error. A command without either was never read.
+func answered(cmd *redis.Cmd) bool {
+	err := cmd.Err()
+	return err == redis.Nil || err == nil && cmd.Val() != nil
 }
 
 func (n *Node) answer(op *Op, value any, err error) {
@@ -44,7 +58,8 @@ func (n *Node) answer(op *Op, value any, err error) {
 
 // inFull rewrites a command whose script the server does not know.
 func (n *Node) inFull(op *Op) bool {
-	if op.Script == nil || op.full || !strings.HasPrefix(op.cmd.Err().Error(), "NOSCRIPT") {
+	err := op.cmd.Err()
+	if err == nil || op.Script == nil || op.full || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		return false
 	}
 	op.Args, op.full = op.Script.inFull(op.Args), true

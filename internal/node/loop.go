@@ -237,12 +237,22 @@ func (n *Node) pipeline(ctx context.Context, ops []*Op) error {
 	if err == nil || err == redis.Nil {
 		return nil
 	}
-	// Exec reports the first error; an answer of the server is one too.
+	// Exec reports the first error, which may be an answer of the server. When
+	// no command shows one, the connection was gone before anything was sent.
+	shown := false
 	for _, op := range ops {
-		if err := op.cmd.Err(); err != nil && err != redis.Nil && !Answered(err) {
+		switch err := op.cmd.Err(); {
+		case err == nil:
+		case err == redis.Nil, Answered(err):
+			shown = true
+		default:
 			n.hangUp()
 			return err
 		}
+	}
+	if !shown {
+		n.hangUp()
+		return err
 	}
 	return nil
 }

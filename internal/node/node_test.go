@@ -272,6 +272,28 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
+// TestNothingReadIsNoAnswer: after READONLY the client gives its connection up
+// without a word. That is no null reply, which means that a key is missing.
+func TestNothingReadIsNoAnswer(t *testing.T) {
+	server, n := one(t, Config{Timeout: 5 * time.Second})
+	must(t, server.Client().SlaveOf(t.Context(), "127.0.0.1", "1").Err())
+	for range 4 {
+		value, err := n.Do(t.Context(), "SET", "k", "v", "NX")
+		if err == nil {
+			t.Fatalf("a replica answered %v to SET NX", value)
+		}
+	}
+	must(t, server.Client().SlaveOf(t.Context(), "NO", "ONE").Err())
+	value, err := n.Do(t.Context(), "SET", "k", "v", "NX")
+	if must(t, err); value != "OK" {
+		t.Errorf("a master again: %v", value)
+	}
+	value, err = n.Do(t.Context(), "SET", "k", "w", "NX")
+	if must(t, err); value != nil {
+		t.Errorf("a key that exists: %v", value)
+	}
+}
+
 func TestRefusedHello(t *testing.T) {
 	wrong := errors.New("wrong server")
 	_, n := one(t, Config{Hello: func(context.Context, *Node, *redis.Conn) error { return wrong }})
