@@ -110,6 +110,9 @@ func (e *Engine) tryLock(ctx context.Context, c *call) (lock.Lease, error) {
 		return nil, &lock.Error{Op: "acquire", Name: c.req.ID, Ctx: err}
 	}
 	s := e.look(ctx, c)
+	if s.locked {
+		s = e.lookAtRow(ctx, c)
+	}
 	for range 2 { // a look that claims and loses has seen why
 		switch s.next {
 		case claimIt:
