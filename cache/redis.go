@@ -13,8 +13,8 @@ import (
 	"github.com/redfence/redfence/observe"
 )
 
-// A Cache keeps the records of completed keys on every node of a set. It is
-// safe for concurrent use.
+// A Cache keeps the records of completed keys on the nodes of a set, each on a
+// majority of them. It is safe for concurrent use.
 type Cache struct {
 	cfg    Config
 	nodes  []*node.Node
