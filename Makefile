@@ -17,6 +17,7 @@ demo: ## kill Redis nodes under load for a minute, and judge (SECONDS=60)
 
 test: ## run every test, with the race detector
 	@scripts/setup.sh test
+	$(GO) build -race ./... # with all cores
 	$(GO) test -race -p 1 -timeout 15m ./... # one package at a time: many drive real servers against the clock
 	$(GO) test -race -tags chaos ./internal/failpoint
 
@@ -26,7 +27,7 @@ check: ## formatting, go vet, and whether go.mod is tidy
 	$(GO) vet -tags chaos ./...
 	$(GO) mod tidy -diff
 
-fuzz: ## every fuzz target for 5 seconds, one by rotation for a minute
+fuzz: ## every fuzz target for 5 seconds, one by rotation for 20
 	@scripts/fuzz.sh
 
 mutants: ## break one rule of the engine after the other, and see that each is noticed (MUTANTS=all)

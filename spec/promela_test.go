@@ -65,7 +65,7 @@ func searchPromela(t *testing.T, switches []string) (broken, states string) {
 		return string(out)
 	}
 	run("spin", append(append([]string{"-a"}, switches...), model)...)
-	run("gcc", "-O1", "-DSAFETY", "-o", "pan", "pan.c")
+	run("gcc", "-O0", "-DSAFETY", "-o", "pan", "pan.c")
 	out := run(filepath.Join(dir, "pan"), "-m100000")
 	if found := assertion.FindStringSubmatch(out); found != nil {
 		return found[1], ""
