@@ -1,6 +1,8 @@
 package redfence
 
 import (
+	"context"
+	"encoding/binary"
 	"testing"
 	"time"
 )
@@ -56,4 +58,52 @@ func TestFailOpenNeedsALedgerThatIsGone(t *testing.T) {
 	work.want(t, 1)
 	in.ledger.hook(func(f *faultyLedger) { f.claim = nil })
 	in.pg.Heal()
+}
+
+// TestFailOpenNotBesideACommittedRecord: what any node of the cache still knows
+// of the key is as good as the row, when the ledger is gone: a response that
+// cannot be given again or was erased, or another request's.
+func TestFailOpenNotBesideACommittedRecord(t *testing.T) {
+	c := newCluster(t)
+	a := c.start(t, func(cfg *Config) { cfg.MaxResponse = 64 })
+	b := c.start(t, func(cfg *Config) { cfg.LedgerTimeout = 200 * time.Millisecond })
+	large := func(context.Context, *Execution) (Response, error) { return Response{Body: make([]byte, 200)}, nil }
+	request := Fingerprint{Version: 1, Sum: []byte("one")}
+	var work counter
+	for id, handle := range map[string]Handler{"buried": large, "done": work.handle} {
+		_, err := a.Do(t.Context(), Request{ID: id, Fingerprint: request}, handle)
+		must(t, err)
+		c.loseFirstCopy(t, Key{ID: id})
+	}
+	_, err := a.Do(t.Context(), Request{ID: "forgotten", Fingerprint: request}, work.handle)
+	must(t, err)
+	must(t, a.Forget(t.Context(), Key{ID: "forgotten"}, Operator{Who: "me", Why: "test"}))
+	work.want(t, 2)
+	b.pg.Cut()
+	_, err = b.Do(t.Context(), Request{ID: "forgotten", Fingerprint: request, Policy: openPolicy()}, work.handle)
+	wantErr(t, err, ErrNotReplayable)
+	_, err = b.Do(t.Context(), Request{ID: "buried", Fingerprint: request, Policy: openPolicy()}, work.handle)
+	wantErr(t, err, ErrNotReplayable)
+	request.Sum = []byte("another")
+	_, err = b.Do(t.Context(), Request{ID: "done", Fingerprint: request, Policy: openPolicy()}, work.handle)
+	wantErr(t, err, ErrMismatch)
+	work.want(t, 2)
+	b.pg.Heal()
+}
+
+// loseFirstCopy waits until a majority of the nodes has the key's record, and
+// takes it away from the one that a look-up asks first.
+func (c *cluster) loseFirstCopy(t *testing.T, key Key) {
+	t.Helper()
+	digest := key.in(doNamespace).Digest()
+	record := "rf1:{" + digest.String() + "}:c"
+	eventually(t, "a majority has the record", func() bool {
+		copies := int64(0)
+		for _, n := range c.nodes {
+			copies += n.Client().Exists(t.Context(), record).Val()
+		}
+		return copies == int64(len(c.nodes)/2+1)
+	})
+	first := binary.BigEndian.Uint32(digest[:]) % uint32(len(c.nodes))
+	must(t, c.nodes[first].Client().Del(t.Context(), record).Err())
 }

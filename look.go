@@ -221,22 +221,26 @@ func (e *Engine) nearby(c *call) (verdict, bool) {
 	return e.replay(c, &row), true
 }
 
-// recalled looks for an answer at every node when the ledger cannot be asked
-// (R10).
-func (e *Engine) recalled(ctx context.Context, c *call, v verdict) verdict {
-	if c.route != observe.Primary || ctx.Err() != nil || !errors.Is(v.err, ErrLedgerUnavailable) {
-		return v
+// recalled asks every node of the cache for a key that the ledger cannot be asked
+// for (R10). What it finds is a verdict, also when there is no response to give.
+func (e *Engine) recalled(ctx context.Context, c *call, err error) (verdict, bool) {
+	if c.route != observe.Primary || ctx.Err() != nil || !errors.Is(err, ErrLedgerUnavailable) {
+		return verdict{}, false
 	}
 	rec, result := e.cache.Recall(ctx, c.digest, e.ledger.Clock)
-	if result != cache.Hit {
-		return v
+	switch result {
+	case cache.Hit:
+	case cache.Erased:
+		return verdict{shared: true, err: notReplayable(0, fallback.Forgotten)}, true
+	default:
+		return verdict{}, false
 	}
 	e.observeCache(c, result)
 	row := fromCache(c, rec)
 	if m := e.compare(c.req.Fingerprint, row.Fingerprint); m != same {
-		return verdict{shared: m == differs, err: mismatched(m, &row).err}
+		return verdict{shared: m == differs, err: mismatched(m, &row).err}, true
 	}
-	return e.replay(c, &row)
+	return e.replay(c, &row), true
 }
 
 // takeLock takes the processing lock. Without a lease and not taken, there was
@@ -291,7 +295,10 @@ func (e *Engine) act(ctx context.Context, c *call, s sight) (v verdict, changed 
 	case inDoubt:
 		return verdict{err: inDoubtError(&s.row)}, nil
 	}
-	return e.recalled(ctx, c, verdict{shared: errors.Is(s.err, ErrMismatch), err: s.err}), nil
+	if v, ok := e.recalled(ctx, c, s.err); ok {
+		return v, nil
+	}
+	return verdict{shared: errors.Is(s.err, ErrMismatch), err: s.err}, nil
 }
 
 func inDoubtError(row *fallback.Record) error {

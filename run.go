@@ -202,10 +202,13 @@ func (r *run) verdict(act claim.Action, resp Response, err error) verdict {
 
 // failOpen runs the handler unprotected when the policy asks for it and the
 // ledger is gone: never while a claim of ours may be in force, never when the
-// row can be read (R10).
+// row can be read or the cache has a copy of it (R10).
 func (e *Engine) failOpen(ctx context.Context, c *call, cause error) (verdict, *sight) {
-	v := e.recalled(ctx, c, verdict{err: ledgerError(ctx, cause)})
-	if v.res.Outcome != 0 || !c.policy.FailOpen || !errors.Is(cause, fallback.ErrUnavailable) || errors.Is(cause, fallback.ErrUnconfirmed) {
+	v := verdict{err: ledgerError(ctx, cause)}
+	if found, ok := e.recalled(ctx, c, v.err); ok {
+		return found, nil
+	}
+	if !c.policy.FailOpen || !errors.Is(cause, fallback.ErrUnavailable) || errors.Is(cause, fallback.ErrUnconfirmed) {
 		return v, nil
 	}
 	switch s := e.lookAtRow(ctx, c); {
