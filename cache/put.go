@@ -47,22 +47,22 @@ func (c *Cache) Put(r Record, now time.Time) {
 	}
 	c.near.put(r)
 	args := []any{"set", keyOf(r.Digest), encoded, "px", ttl.Milliseconds(), "nx"}
-	for copies, i := len(c.nodes)/2+1, 0; copies > 0 && i < len(c.nodes); i++ {
-		at := (home(r.Digest, len(c.nodes)) + i) % len(c.nodes)
-		p := &put{c: c, n: c.nodes[at], ref: ref}
+	copies := len(c.nodes)/2 + 1
+	for at, n := range c.upFrom(r.Digest) {
+		p := &put{c: c, n: n, ref: ref}
 		switch {
-		case p.n.Down() != nil:
-			continue
 		case !c.bounds[at].room():
-			c.cfg.Observer.Observe(observe.CachePut{Key: ref, Node: p.n.Addr(), Result: "full"})
+			c.cfg.Observer.Observe(observe.CachePut{Key: ref, Node: n.Addr(), Result: "full"})
 			continue
 		case len(encoded) > large:
 			c.large.put(p, keyOf(r.Digest), encoded, ttl)
 		default:
 			p.op = node.Op{Args: args, To: p}
-			p.n.Send(&p.op)
+			n.Send(&p.op)
 		}
-		copies--
+		if copies--; copies == 0 {
+			return
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"iter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,31 +134,29 @@ func (c *Cache) Get(ctx context.Context, digest [32]byte, clock Clock) (Record, 
 			return record, result
 		}
 	}
-	return c.look(ctx, digest, clock, 2, Absent)
+	return c.look(ctx, digest, 2, Absent, func(r *Record) Result { return judge(r, now, margin) })
 }
 
 // Recall asks node after node: for a key that only the cache can answer.
 func (c *Cache) Recall(ctx context.Context, digest [32]byte, clock Clock) (Record, Result) {
-	return c.look(ctx, digest, clock, len(c.nodes), Hit)
-}
-
-// look asks at most so many healthy nodes, until one has the record or gives an
-// answer that is good enough.
-func (c *Cache) look(ctx context.Context, digest [32]byte, clock Clock, most int, enough Result) (Record, Result) {
 	now, margin, ok := clock()
 	if !ok {
 		return Record{}, NoClock
 	}
+	return c.look(ctx, digest, len(c.nodes), Hit, func(r *Record) Result { return judge(r, now, margin) })
+}
+
+// look asks at most so many healthy nodes, until one has the record or gives an
+// answer that is good enough.
+func (c *Cache) look(ctx context.Context, digest [32]byte, most int, enough Result, judge func(*Record) Result) (Record, Result) {
 	worst := Failed
-	for i := 0; i < len(c.nodes) && most > 0; i++ {
-		n := c.nodes[(home(digest, len(c.nodes))+i)%len(c.nodes)]
-		if n.Down() != nil {
-			continue
+	for _, n := range c.upFrom(digest) {
+		if most--; most < 0 {
+			break
 		}
-		most--
 		record, result := c.ask(ctx, n, digest)
 		if result == Hit {
-			result = judge(&record, now, margin)
+			result = judge(&record)
 		}
 		if result == Hit || result == Erased {
 			c.near.put(record)
@@ -168,6 +167,19 @@ func (c *Cache) look(ctx context.Context, digest [32]byte, clock Clock, most int
 		}
 	}
 	return Record{}, worst
+}
+
+// upFrom yields the nodes that are up, with their places, from the record's
+// home on.
+func (c *Cache) upFrom(digest [32]byte) iter.Seq2[int, *node.Node] {
+	return func(yield func(int, *node.Node) bool) {
+		for i := range c.nodes {
+			at := (home(digest, len(c.nodes)) + i) % len(c.nodes)
+			if n := c.nodes[at]; n.Down() == nil && !yield(at, n) {
+				return
+			}
+		}
+	}
 }
 
 // home is where the look-up of a record among n nodes begins.
