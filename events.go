@@ -77,30 +77,32 @@ func (e *Engine) observeDo(c *call, res Result, err error, began time.Time) {
 		Key: c.ref(), Route: c.route, Outcome: res.Outcome.String(), Durable: res.Durable, Took: time.Since(began), Err: err,
 	}
 	if err != nil {
-		ev.Reason = reasonOf(err, res.Outcome)
+		ev.Reason = "handler"
 		if res.Outcome == 0 {
-			ev.Outcome = "error"
+			ev.Outcome, ev.Reason = "error", reasonOf(err)
 		}
 	}
 	e.cfg.Observer.Observe(ev)
 }
 
-// reasonOf is an error of Do in a word.
-func reasonOf(err error, outcome Outcome) string {
-	if outcome != 0 {
-		return "handler"
-	}
-	for _, r := range []struct {
-		err  error
-		word string
-	}{
-		{ErrInProgress, "in_progress"}, {ErrMismatch, "mismatch"}, {ErrUnknownOutcome, "unknown_outcome"},
-		{ErrNotReplayable, "not_replayable"}, {ErrExpired, "expired"}, {ErrLedgerUnavailable, "ledger_unavailable"},
-		{ErrOverloaded, "overloaded"}, {ErrInvalid, "invalid"}, {ErrClosed, "closed"}, {ErrInDoubt, "in_doubt"},
-		{context.Canceled, "canceled"}, {context.DeadlineExceeded, "canceled"},
-	} {
-		if errors.Is(err, r.err) {
-			return r.word
+// words are the reasons of errors, the first match counts: a lock that was waited
+// for in vain is both canceled and taken.
+var words = []struct {
+	err  error
+	word string
+}{
+	{ErrInProgress, "in_progress"}, {ErrMismatch, "mismatch"}, {ErrUnknownOutcome, "unknown_outcome"},
+	{ErrNotReplayable, "not_replayable"}, {ErrExpired, "expired"}, {ErrLedgerUnavailable, "ledger_unavailable"},
+	{ErrOverloaded, "overloaded"}, {ErrInvalid, "invalid"}, {ErrClosed, "closed"}, {ErrInDoubt, "in_doubt"},
+	{context.Canceled, "canceled"}, {context.DeadlineExceeded, "canceled"},
+	{lock.ErrTaken, "taken"}, {lock.ErrNoQuorum, "no_quorum"}, {lock.ErrTooLate, "too_late"}, {lock.ErrClosed, "closed"},
+}
+
+// reasonOf is an error in a word.
+func reasonOf(err error) string {
+	for _, w := range words {
+		if errors.Is(err, w.err) {
+			return w.word
 		}
 	}
 	return "other"
@@ -109,26 +111,10 @@ func reasonOf(err error, outcome Outcome) string {
 // observeAcquire tells how a call for a lock has ended.
 func (e *Engine) observeAcquire(c *call, lease lock.Lease, err error, began time.Time) {
 	if err != nil {
-		e.cfg.Observer.Observe(observe.LockRefused{Lock: c.ref(), Reason: lockReason(err), Took: time.Since(began)})
+		e.cfg.Observer.Observe(observe.LockRefused{Lock: c.ref(), Reason: reasonOf(err), Took: time.Since(began)})
 		return
 	}
 	e.cfg.Observer.Observe(observe.LockAcquired{Lock: c.ref(), Fence: lease.Fence(), Took: time.Since(began)})
-}
-
-// lockReason is a failed acquire in a word.
-func lockReason(err error) string {
-	for _, r := range []struct {
-		err  error
-		word string
-	}{
-		{context.Canceled, "canceled"}, {context.DeadlineExceeded, "canceled"}, {lock.ErrTaken, "taken"},
-		{lock.ErrNoQuorum, "no_quorum"}, {lock.ErrTooLate, "too_late"}, {lock.ErrClosed, "closed"},
-	} {
-		if errors.Is(err, r.err) {
-			return r.word
-		}
-	}
-	return "other"
 }
 
 // observeEnd tells how the lease has ended, once.

@@ -72,7 +72,8 @@ func (e *Engine) TryAcquire(ctx context.Context, name string, opts ...lock.Optio
 	return lease, err
 }
 
-// lockCall is the call that a lock is: always Retry, never recorded.
+// lockCall is the call that a lock is: always Retry, never recorded. Its looks do
+// not wait; waitForLock does.
 func (e *Engine) lockCall(name string, opts []lock.Option) (*call, error) {
 	o := lock.Resolve(lock.Options{TTL: defaultLockTTL}, opts...)
 	var list problems.List
@@ -93,7 +94,7 @@ func (e *Engine) lockCall(name string, opts []lock.Option) (*call, error) {
 	}
 	key := Key{ID: name}.in(lockNamespace)
 	return &call{engine: e, req: Request{ID: name}, key: key, digest: key.Digest(), policy: Policy{
-		OnAbandoned: Retry, Lease: o.TTL, MaxProcessing: max(o.MaxHold, o.TTL), MaxAttempts: math.MaxInt32, Retention: Forever,
+		OnAbandoned: Retry, Lease: o.TTL, MaxProcessing: max(o.MaxHold, o.TTL), MaxAttempts: math.MaxInt32, Retention: Forever, Wait: NoWait,
 	}}, nil
 }
 
@@ -110,9 +111,6 @@ func (e *Engine) tryLock(ctx context.Context, c *call) (lock.Lease, error) {
 		return nil, &lock.Error{Op: "acquire", Name: c.req.ID, Ctx: err}
 	}
 	s := e.look(ctx, c)
-	if s.locked {
-		s = e.lookAtRow(ctx, c)
-	}
 	for range 2 { // a look that claims and loses has seen why
 		switch s.next {
 		case claimIt:

@@ -3,8 +3,6 @@ package redfence
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/redfence/redfence/fallback"
 	"github.com/redfence/redfence/internal/node"
@@ -36,7 +34,7 @@ func (e *Engine) checkNodes(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	own := nodeSet(e.sets[0])
+	own := node.SetName(e.cfg.Nodes)
 	for {
 		recorded, err := keeper.NodeSet(ctx)
 		if err != nil || recorded.Nodes == own {
@@ -58,11 +56,4 @@ func (e *Engine) otherNodes(own string, recorded fallback.NodeSet) error {
 	}
 	e.cfg.Observer.Observe(observe.NodeSetDiffers{Own: own, Recorded: recorded.Nodes, Since: recorded.Since})
 	return nil
-}
-
-// nodeSet is the set as one text: the addresses, sorted.
-func nodeSet(set *node.Set) string {
-	addrs := addresses(set)
-	slices.Sort(addrs)
-	return strings.Join(addrs, " ")
 }

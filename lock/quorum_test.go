@@ -252,10 +252,16 @@ func TestPlainAcquireAsksWhose(t *testing.T) {
 	if err := other.decide(t.Context(), time.Minute); err == nil || other.outcome() != refused {
 		t.Fatalf("another's try: %v, %v", err, other.outcome())
 	}
+	told := 0
 	for _, e := range other.causes() {
-		if !errors.Is(e.Err, ErrTaken) && !errors.Is(e.Err, errNoAnswer) || e.Holder != "me" && e.Holder != "" {
+		if errors.Is(e.Err, ErrTaken) && e.Holder == "me" {
+			told++
+		} else if !errors.Is(e.Err, errNoAnswer) {
 			t.Errorf("node %d: %v, held by %q", e.Index, e.Err, e.Holder)
 		}
+	}
+	if told < 2 {
+		t.Errorf("%d nodes told who holds the lock", told)
 	}
 }
 

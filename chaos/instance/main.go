@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/chaos/internal/baseline"
+	"github.com/redfence/redfence/lock"
 )
 
 // drainLimit bounds how long an instance takes to end in good order.
@@ -64,9 +64,9 @@ func run(ctx context.Context, o options) (err error) {
 		defer cancel()
 		err = errors.Join(err, what(limited))
 	}
-	nodes, err := dial(os.Getenv("REDIS_URL"))
+	nodes, err := lock.Dial(os.Getenv("REDIS_URL"))
 	if err != nil {
-		return err
+		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	pool, err := connect(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
@@ -97,20 +97,6 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	}
 	config.MaxConns = poolSize
 	return pgxpool.NewWithConfig(ctx, config)
-}
-
-// dial makes clients with the options that the engine asks for.
-func dial(urls string) ([]redis.UniversalClient, error) {
-	var nodes []redis.UniversalClient
-	for url := range strings.SplitSeq(urls, ",") {
-		options, err := redis.ParseURL(url)
-		if err != nil {
-			return nil, fmt.Errorf("REDIS_URL: %w", err)
-		}
-		options.ContextTimeoutEnabled, options.MaxRetries, options.DialerRetries = true, -1, 1
-		nodes = append(nodes, redis.NewClient(options))
-	}
-	return nodes, nil
 }
 
 // serve listens, tells where, and returns when ctx is done.

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/node"
 )
 
 const nextForOtherNodes = "name all of these nodes with --redis; if they are the same under other names, --other-nodes warn"
@@ -30,18 +29,8 @@ func checkNodeSet(ctx context.Context, ledger fallback.NodeSetKeeper, clients no
 	if err != nil {
 		return err
 	}
-	if own := clients.set(); recorded.Nodes != "" && recorded.Nodes != own {
+	if own := node.SetName(clients.universal()); recorded.Nodes != "" && recorded.Nodes != own {
 		return &otherNodesError{own, recorded}
 	}
 	return nil
-}
-
-// set is how the ledger records nodes: their addresses, sorted.
-func (n nodes) set() string {
-	addrs := make([]string, len(n))
-	for i, client := range n {
-		addrs[i] = client.Options().Addr
-	}
-	slices.Sort(addrs)
-	return strings.Join(addrs, " ")
 }

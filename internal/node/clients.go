@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -34,6 +35,16 @@ func settingsOf(client redis.UniversalClient) settings {
 
 // Address returns where a client connects to, for people.
 func Address(client redis.UniversalClient) string { return settingsOf(client).addr }
+
+// SetName is how the ledger records a set of nodes: their addresses, sorted.
+func SetName(clients []redis.UniversalClient) string {
+	addrs := make([]string, len(clients))
+	for i, client := range clients {
+		addrs[i] = Address(client)
+	}
+	slices.Sort(addrs)
+	return strings.Join(addrs, " ")
+}
 
 // FailsOver says whether the server behind a client may be replaced by a
 // replica of it: Sentinel or Cluster as one node.

@@ -12,7 +12,7 @@ import (
 func (n *Node) deliver(ops []*Op, failure error) {
 	missing := false
 	for _, op := range ops {
-		if answered(op.cmd) {
+		if replied(op.cmd) {
 			if p, ok := op.To.(Peeker); ok {
 				p.Peek(op, op.cmd.Val())
 			}
@@ -28,7 +28,7 @@ func (n *Node) deliver(ops []*Op, failure error) {
 		op.cmd = nil
 		switch err := cmd.Err(); {
 		case op.state.Load() == queued: // put back
-		case answered(cmd):
+		case replied(cmd):
 			n.answer(op, cmd.Val(), nil)
 		case err != nil && (Answered(err) || failure == nil):
 			n.answer(op, nil, err)
@@ -44,9 +44,9 @@ func (n *Node) deliver(ops []*Op, failure error) {
 // no answer.
 var errUnread = errors.New("no answer was read")
 
-// answered reports whether the command has its reply; a null one shows as an
+// replied reports whether the command has its reply; a null one shows as an
 // error. A command without either was never read.
-func answered(cmd *redis.Cmd) bool {
+func replied(cmd *redis.Cmd) bool {
 	err := cmd.Err()
 	return err == redis.Nil || err == nil && cmd.Val() != nil
 }

@@ -18,7 +18,7 @@ type Config struct {
 	// Queue bounds the commands that wait at one node. Defaults to 16,384.
 	Queue int
 	// OpenFor is how long a node that failed is left alone between probes.
-	// Defaults to 400 ms.
+	// Defaults to 250 ms.
 	OpenFor time.Duration
 	// Scripts are loaded on each new connection. One that is missing all the
 	// same is sent in full.
