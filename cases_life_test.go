@@ -422,3 +422,40 @@ func TestRouteIsReported(t *testing.T) {
 		t.Errorf("route %q", res.Route)
 	}
 }
+
+// TestWaiterIsAnsweredByTheCache: on the primary route a waiter for the lock's
+// holder is woken by the release and finds the response in the cache; it asks
+// the ledger for nothing.
+func TestWaiterIsAnsweredByTheCache(t *testing.T) {
+	c := newCluster(t)
+	a, b := c.start(t, nil), c.start(t, nil)
+	var asked atomic.Int64
+	b.ledger.hook(func(f *faultyLedger) {
+		f.before = func(string) error { asked.Add(1); return nil }
+	})
+	without := 0
+	for i := range 10 {
+		req := Request{ID: fmt.Sprint("k", i)}
+		work := counter{block: make(chan struct{}), begun: make(chan struct{}, 1)}
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, err := a.Do(t.Context(), req, work.handle)
+			must(t, err)
+		})
+		<-work.begun
+		before := asked.Load()
+		group.Go(func() {
+			res, err := b.Do(t.Context(), req, work.handle)
+			wantResult(t, res, err, Replayed, "run 1")
+		})
+		time.Sleep(60 * time.Millisecond) // b has subscribed
+		close(work.block)
+		group.Wait()
+		if asked.Load() == before {
+			without++
+		}
+	}
+	if without < 5 {
+		t.Errorf("%d of 10 waiters did without the ledger", without)
+	}
+}

@@ -48,14 +48,14 @@ const releasePoll = 250 * time.Millisecond
 
 // awaitRelease waits for whoever holds the processing lock. Its put goes before
 // its release, so a waiter that is woken mostly finds the response in the cache
-// and costs the ledger nothing. The first hint may be the subscription's own.
-// Without a response, or a hint, the row is read: always before the call is
-// told that its key is in progress (R7).
+// and costs the ledger nothing. Each node's subscription hints as well, from the
+// quorum's on, before a release can. Without a response, or a hint, the row is
+// read: always before the call is told that its key is in progress (R7).
 func (e *Engine) awaitRelease(ctx, waitCtx context.Context, c *call) sight {
 	released, stop := e.locks.Watch(c.digest.String())
 	defer stop()
 	w := watcher{released: released}
-	for range 2 {
+	for range e.sets[0].Quorum() + 1 {
 		if hinted, _ := w.hint(waitCtx, releasePoll); !hinted {
 			break
 		}
@@ -65,7 +65,6 @@ func (e *Engine) awaitRelease(ctx, waitCtx context.Context, c *call) sight {
 	}
 	return e.lookAtRow(ctx, c)
 }
-
 // A watcher is woken when a key may have changed: by the release of the
 // processing lock, or by the ledger. Both are hints.
 type watcher struct {
