@@ -87,8 +87,7 @@ type Policy struct {
 	AfterExpiry AfterExpiry
 	// Wait is how long a duplicate of a key in flight waits for its outcome
 	// before it gets ErrInProgress. Defaults to as long as its context, which
-	// should end some time;
-	// NoWait answers at once.
+	// should end some time; NoWait answers at once.
 	Wait time.Duration
 	// CancelOnLost cancels the handler's context under Hold as soon as its
 	// lease could not be renewed in time, and not only at MaxProcessing.

@@ -8,9 +8,9 @@ import (
 	"github.com/redfence/redfence/chaos/internal/history"
 )
 
-// sinks: the deduplicating sink has applied one effect of every key that has
-// an answer, and never two; the fenced one takes effects in the order of their
-// fences, and the answer is that of the newest.
+// sinks: the deduplicating sink has applied no two effects of a key; the fenced
+// one takes effects in the order of their fences, and the answer is that of the
+// newest.
 func sinks(j *judge) {
 	for _, key := range slices.Sorted(maps.Keys(j.effects)) {
 		var applied []history.Effect
