@@ -65,6 +65,7 @@ func (e *Engine) awaitRelease(ctx, waitCtx context.Context, c *call) sight {
 	}
 	return e.lookAtRow(ctx, c)
 }
+
 // A watcher is woken when a key may have changed: by the release of the
 // processing lock, or by the ledger. Both are hints.
 type watcher struct {
