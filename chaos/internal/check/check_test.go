@@ -94,7 +94,7 @@ func TestGoodRunIsFine(t *testing.T) {
 	f.Outages, f.Normal, f.Outage, f.Seconds = nil, Latency{}, Latency{}, nil
 	ten := Latency{1, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}
 	want := Figures{
-		Keys: 301, Requests: 901, Answered: 901, Replays: 600, Acknowledged: 301, Kills: 1, Faults: 2,
+		Keys: 301, Requests: 901, Answered: 901, Replays: 600, Acknowledged: 301, Kills: 1, Broken: map[string]int{history.KillNode: 1}, Faults: 2,
 		Primary: 201, Fallback: 100, Back: []time.Duration{second + 10*time.Millisecond},
 		Holds:        map[string]int{},
 		Recovery:     Recovery{Outages: 1, Served: ten, Primary: Latency{Count: 1}},

@@ -183,6 +183,11 @@ type Second struct {
 	Fallback int `json:"fallback"`
 }
 
+// Plus is what happened in both.
+func (s Second) Plus(o Second) Second {
+	return Second{s.Requests + o.Requests, s.Served + o.Served, s.All + o.All, s.Primary + o.Primary, s.Fallback + o.Fallback}
+}
+
 // perSecond is the run second by second.
 func (j *judge) perSecond() []Second {
 	list := make([]Second, int(j.end()/time.Second)+1)

@@ -82,6 +82,9 @@ type Figures struct {
 	Acknowledged int `json:"acknowledged"`
 	Kills        int `json:"kills"`
 	Faults       int `json:"faults"`
+	// Broken is how often each kind of fault has hit something, without what
+	// mends.
+	Broken map[string]int `json:"broken"`
 	// Unknown is how many keys ended without anybody knowing how.
 	Unknown int `json:"unknown"`
 	// Again is how many keys were started more than once (under Retry, after
@@ -112,7 +115,7 @@ type Figures struct {
 
 func (j *judge) figures() Figures {
 	f := Figures{
-		Requests: len(j.Ops), Keys: len(j.keys), Faults: len(j.Faults), Outages: j.outages, Holds: map[string]int{},
+		Requests: len(j.Ops), Keys: len(j.keys), Faults: len(j.Faults), Outages: j.outages, Broken: map[string]int{}, Holds: map[string]int{},
 		Lapses: j.lapses(), Recovery: j.recovery(), Availability: j.availability(), Seconds: j.perSecond(),
 	}
 	if j.Accounts != nil {
@@ -149,8 +152,11 @@ func (j *judge) figures() Figures {
 		}
 	}
 	for _, fault := range j.Faults {
-		if fault.Missed {
+		switch {
+		case fault.Missed:
 			f.Missed++
+		case fault.Err == "" && !fault.Mends():
+			f.Broken[fault.Kind]++
 		}
 		if fault.Kind == history.KillNode && fault.Err == "" {
 			f.Kills++

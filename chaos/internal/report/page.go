@@ -19,7 +19,11 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"percent": func(share float64) string { return fmt.Sprintf("%.3f %%", 100*share) },
 	"count":   func(r Report, name string) int { return r.count(name) },
 	"upper":   strings.ToUpper,
+	"few":     func(outages []check.Outage) bool { return len(outages) <= mostRows },
 }).Parse(pageSource))
+
+// mostRows is how many outages are a table that is read; more are folded up.
+const mostRows = 20
 
 // mostShown is how many violations of a check the page tells with their
 // histories.
