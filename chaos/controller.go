@@ -117,7 +117,7 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
 	options := cluster.Options{
 		Nodes: c.setup.Nodes, Instances: c.setup.Instances, Recorder: c.record.URL(), Dir: c.dir, Mutant: c.setup.Mutant,
-		Engine: c.setup.Engine, Policy: c.setup.Policy, Lease: lease, SmallDisk: c.needsDisk(), Unbiased: c.setup.Preset == "cycles",
+		Engine: c.setup.Engine, Policy: c.setup.Policy, Lease: lease, SmallDisk: c.disk(), Unbiased: c.setup.Preset == "cycles",
 	}
 	if c.setup.Rehearsal {
 		return cluster.StartRehearsal(ctx, options)
@@ -139,9 +139,17 @@ func plan(s history.Setup) nemesis.Plan {
 	}
 }
 
-// needsDisk reports whether the schedule fills the disk.
-func (c *controller) needsDisk() bool {
-	return slices.ContainsFunc(c.steps, func(s nemesis.Step) bool { return s.Kind == history.FillDisk })
+// diskPerKey is more than a key takes in the ledger until rows are vacuumed.
+const diskPerKey = 8 << 10
+
+// disk is how many megabytes the ledger's disk must have, so that nothing but
+// a fault fills it; 0: the schedule fills none.
+func (c *controller) disk() int {
+	if !slices.ContainsFunc(c.steps, func(s nemesis.Step) bool { return s.Kind == history.FillDisk }) {
+		return 0
+	}
+	keys := int(c.setup.Duration.Seconds()) * c.rate
+	return 128 + keys*diskPerKey>>20
 }
 
 // perform runs load and schedule side by side, lets everything settle, and

@@ -28,9 +28,9 @@ type Options struct {
 	Policy string
 	// Lease of their claims.
 	Lease time.Duration
-	// SmallDisk keeps the ledger's table on a disk of its own that can be
-	// filled, which takes the right to mount one.
-	SmallDisk bool
+	// SmallDisk keeps the ledger's table on a disk of its own of so many
+	// megabytes that can be filled, which takes the right to mount one. 0: no.
+	SmallDisk int
 	// Unbiased instances make nothing frequent that is seldom: for
 	// measurements.
 	Unbiased bool

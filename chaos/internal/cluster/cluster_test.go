@@ -46,8 +46,12 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	disk := 0
+	if CanFillDisk() {
+		disk = 64
+	}
 	c, err := StartLocal(t.Context(), binary, Options{
-		Nodes: 3, Instances: 2, Recorder: record.URL(), Dir: dir, Policy: "hold", Lease: 2 * time.Second, SmallDisk: CanFillDisk(),
+		Nodes: 3, Instances: 2, Recorder: record.URL(), Dir: dir, Policy: "hold", Lease: 2 * time.Second, SmallDisk: disk,
 	})
 	if err != nil {
 		t.Fatal(err)

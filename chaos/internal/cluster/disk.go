@@ -34,26 +34,24 @@ func CanFillDisk() bool {
 	return d.close() == nil && d.mounted
 }
 
-const (
-	diskSize   = "256m"
-	tablespace = "small"
-)
+const tablespace = "small"
 
-// newSmallDisk mounts a disk and has the instances' tables made on it.
-func newSmallDisk(ctx context.Context, p *servers.Postgres) (*smallDisk, error) {
+// newSmallDisk mounts a disk of so many megabytes and has the instances'
+// tables made on it.
+func newSmallDisk(ctx context.Context, p *servers.Postgres, megabytes int) (*smallDisk, error) {
 	dir, err := os.MkdirTemp("", "redfence-disk-")
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
 	d := &smallDisk{dir: dir}
-	if err := d.mount(ctx, p); err != nil {
+	if err := d.mount(ctx, p, megabytes); err != nil {
 		return nil, errors.Join(fmt.Errorf("chaos: a disk to fill: %w (leave fill-disk out with -fault)", err), d.close())
 	}
 	return d, nil
 }
 
-func (d *smallDisk) mount(ctx context.Context, p *servers.Postgres) error {
-	if err := unix.Mount("tmpfs", d.dir, "tmpfs", 0, "size="+diskSize+",mode=0755"); err != nil {
+func (d *smallDisk) mount(ctx context.Context, p *servers.Postgres, megabytes int) error {
+	if err := unix.Mount("tmpfs", d.dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0755", megabytes)); err != nil {
 		return err
 	}
 	d.mounted = true

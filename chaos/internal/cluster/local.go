@@ -66,9 +66,9 @@ func (c *Local) prepare(ctx context.Context, o Options) error {
 	if err := c.stores.addRole(ctx); err != nil {
 		return err
 	}
-	if o.SmallDisk {
+	if o.SmallDisk > 0 {
 		var err error
-		if c.disk, err = newSmallDisk(ctx, c.stores.Postgres); err != nil {
+		if c.disk, err = newSmallDisk(ctx, c.stores.Postgres, o.SmallDisk); err != nil {
 			return err
 		}
 	}
