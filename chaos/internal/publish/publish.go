@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/redfence/redfence/chaos/internal/mutant"
@@ -71,19 +73,31 @@ func append1[T any](list *[]T, text []byte) error {
 }
 
 // Write writes the tables between their marks in a page. A table without
-// evidence stays as it is.
+// evidence, or without marks in the page, stays as it is; one at least must
+// have both.
 func (e Evidence) Write(page string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
-	for name, table := range map[string]string{"scenarios": e.scenarios(), "mutants": e.mutants(), "baselines": e.runs()} {
-		if table == "" {
+	var lacking error
+	written := false
+	tables := map[string]string{
+		"scenarios": e.scenarios(), "mutants": e.mutants(), "baselines": e.baselines(), "soak": e.soak(), "faults of the soak": e.soakFaults(),
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		if tables[name] == "" {
 			continue
 		}
-		if text, err = between(text, name, table); err != nil {
-			return fmt.Errorf("chaos: %s: %w", page, err)
+		changed, err := between(text, name, tables[name])
+		if err != nil {
+			lacking = errors.Join(lacking, fmt.Errorf("chaos: %s: %w", page, err))
+			continue
 		}
+		text, written = changed, true
+	}
+	if !written {
+		return lacking
 	}
 	return os.WriteFile(page, text, 0o644)
 }

@@ -79,3 +79,35 @@ func TestWhatIsNoEvidenceIsRefused(t *testing.T) {
 		t.Errorf("Write: %v", err)
 	}
 }
+
+// TestASoakHasTablesOfItsOwn: also in a page that has no others.
+func TestASoakHasTablesOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	e, err := Read([]string{write(t, dir, "soak.json", `{"verdict":"fine (0)","setup":{"preset":"soak","seed":3,"duration":3600000000000},
+		"result":{"violations":[{"class":1,"check":"double start"},{"class":1,"check":"sum wrong"},{"class":2,"check":"not back"}],
+		"figures":{"requests":900,"keys":200,"broken":{"kill-node":7,"pause-node":40},"outages":[{},{}],
+		"recovery":{"served":{"count":6,"p50":123456789,"p99":2000000000}},"availability":{"requests":1000,"served":999}}}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := write(t, dir, "page.md", `<!-- chaos: soak, written by `+"`chaos publish`"+` -->
+<!-- chaos: end of soak -->
+<!-- chaos: faults of the soak, written by `+"`chaos publish`"+` -->
+<!-- chaos: end of faults of the soak -->
+`)
+	if err := e.Write(page); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| seed 3, 1h0m0s | 900 | 200 | 47 | 2 times | **1** | **1** | 120ms, 2s (of 6) | – | 99.900 % of 1000 | fine (0) |\n",
+		"| `pause-node` | 40 |\n| `kill-node` | 7 |\n",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+}

@@ -89,14 +89,15 @@ func (e Evidence) mutants() string {
 	return b.String()
 }
 
-// runs is the table of runs of the same schedule on several engines.
-func (e Evidence) runs() string {
-	if len(e.Runs) == 0 {
+// baselines is the table of runs of the same schedule on several engines.
+func (e Evidence) baselines() string {
+	runs := slices.DeleteFunc(slices.Clone(e.Runs), isSoak)
+	if len(runs) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	heading(&b, []string{"engine", "schedule", "keys", "keys that ran twice", "keys with two answers", "verdict"})
-	for _, r := range e.Runs {
+	for _, r := range runs {
 		s, f := r.Setup, r.Result.Figures
 		row(&b, []string{
 			engine(r), fmt.Sprintf("`-preset %s -seed %d -duration %v`", s.Preset, s.Seed, s.Duration), fmt.Sprint(f.Keys),
