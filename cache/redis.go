@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"iter"
 	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
@@ -219,13 +220,17 @@ func (c *Cache) ask(ctx context.Context, n *node.Node, digest [32]byte) (Record,
 	if text == "" {
 		return Record{}, Absent
 	}
-	record, err := decode([]byte(text), digest, c.cfg.Keys)
+	record, err := decode(bytesOf(text), digest, c.cfg.Keys)
 	if err != nil {
 		c.cfg.Observer.Observe(observe.CacheUnverified{Key: observe.RefOf(digest[:]), Node: n.Addr()})
 		return Record{}, Unverified
 	}
 	return record, Hit
 }
+
+// bytesOf returns the bytes of a text without copying them. They must not be
+// changed, as those of a Record must not.
+func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 // read gets a record through the shared pipeline if it is small, which most
 // are, and else by itself on a connection of the client's pool.

@@ -113,8 +113,8 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	var t timing
 	var committed bool
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		after := step{statement: &p.sql.readback, args: []any{digests(batch), tokens(batch)}, scan: gather(standing)}
-		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gatherGrants(granted), first: p.guard(send)}, &after)
+		after := step{statement: &p.sql.readback, args: []any{digests(batch), tokens(batch)}, scan: gather(standing, recordReader())}
+		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gather(granted, grantReader()), first: p.guard(send)}, &after)
 		return err
 	})
 	if !committed && !(failpoint.Mutant("verdict-before-commit") && len(granted) > 0) {
@@ -210,14 +210,6 @@ func tokens(batch []*claimTicket) [][]byte {
 	return column(batch, func(t *claimTicket) []byte { return t.ask.Token[:] })
 }
 
-func gatherGrants(into map[Digest]Record) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		r, err := scanGrant(rows)
-		into[r.Digest] = r
-		return err
-	}
-}
-
 func claimArgs(batch []*claimTicket, notAfter time.Time) []any {
 	return []any{
 		digests(batch),
@@ -262,7 +254,7 @@ func (p *Postgres) TakeOver(ctx context.Context, req ClaimRequest, fence int64) 
 	}
 	notAfter, send := p.notAfter(), newSend()
 	act := step{statement: &p.sql.takeover, args: takeOverArgs(req, fence, notAfter), first: p.guard(send)}
-	hit, row, err := p.alone(act, req.Digest, scanGrant)
+	hit, row, err := p.alone(act, req.Digest, grantReader())
 	switch {
 	case err != nil && howFar(err) == inDoubt:
 		return Verdict{}, p.unconfirmed([][]byte{req.Digest[:]}, doubt{send, notAfter}, err)

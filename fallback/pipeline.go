@@ -37,7 +37,7 @@ type timing struct {
 // that, rows are no verdict. An error with committed is that of after.
 func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *step) (t timing, committed bool, err error) {
 	steps, commit := p.transaction(act, after)
-	ready, err := p.prepare(ctx, c, steps)
+	ready, done, err := p.prepare(ctx, c, steps)
 	if err != nil {
 		return timing{}, false, &attemptError{notSent, err}
 	}
@@ -49,6 +49,7 @@ func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *s
 			line.SendPipelineSync()
 		}
 	}
+	done()
 	if err = line.Sync(); err == nil {
 		committed, err = p.answers(c, line, steps, commit)
 	}
@@ -145,7 +146,7 @@ func discard(c *pgx.Conn) {
 // query runs reads, as one transaction that the server makes of them.
 func (p *Postgres) query(ctx context.Context, c *pgx.Conn, steps ...step) (t timing, err error) {
 	steps = append([]step{{statement: &p.sql.planner}}, steps...)
-	ready, err := p.prepare(ctx, c, steps)
+	ready, done, err := p.prepare(ctx, c, steps)
 	if err != nil {
 		return timing{}, &attemptError{notSent, err}
 	}
@@ -154,6 +155,7 @@ func (p *Postgres) query(ctx context.Context, c *pgx.Conn, steps ...step) (t tim
 	for _, r := range ready {
 		r.send(line)
 	}
+	done()
 	err = line.Sync()
 	for i := 0; err == nil && i < len(steps); i++ {
 		_, err = answer(c, line, steps[i].scan)
@@ -166,66 +168,6 @@ func (p *Postgres) query(ctx context.Context, c *pgx.Conn, steps ...step) (t tim
 	}
 	return t, nil
 }
-
-// A readyStep is a step with its parameters encoded.
-type readyStep struct {
-	text        string
-	unnamed     bool
-	description *pgconn.StatementDescription
-	query       pgx.ExtendedQueryBuilder
-}
-
-func (r *readyStep) send(line *pgconn.Pipeline) {
-	if r.unnamed {
-		line.SendQueryParams(r.text, r.query.ParamValues, r.description.ParamOIDs,
-			r.query.ParamFormats, r.query.ResultFormats)
-		return
-	}
-	line.SendQueryStatement(r.description, r.query.ParamValues, r.query.ParamFormats, r.query.ResultFormats)
-}
-
-// prepare encodes every step, so that nothing is sent when one cannot be.
-func (p *Postgres) prepare(ctx context.Context, c *pgx.Conn, steps []step) ([]readyStep, error) {
-	ready := make([]readyStep, len(steps))
-	for i, s := range steps {
-		d, err := p.describe(ctx, c, s.statement)
-		if err != nil {
-			return nil, err
-		}
-		ready[i] = readyStep{text: s.statement.text, unnamed: p.unnamed, description: d}
-		if err := ready[i].query.Build(c.TypeMap(), d, s.args); err != nil {
-			return nil, &encodeError{err}
-		}
-	}
-	return ready, nil
-}
-
-// An encodeError is the fault of a value, not of the connection.
-type encodeError struct{ error }
-
-func (e *encodeError) Unwrap() error { return e.error }
-
-// describe returns the statement's description: of one prepared on this
-// connection, or, through a pooler that gives each transaction another server
-// connection, of the unnamed statement, which each use parses again.
-func (p *Postgres) describe(ctx context.Context, c *pgx.Conn, s *statement) (*pgconn.StatementDescription, error) {
-	if !p.unnamed {
-		return c.Prepare(ctx, s.name, s.text)
-	}
-	if d, ok := p.described.Load(s.name); ok {
-		return d.(*pgconn.StatementDescription), nil
-	}
-	d, err := c.PgConn().Prepare(ctx, "", s.text, nil)
-	if err != nil {
-		return nil, err
-	}
-	p.described.Store(s.name, d)
-	return d, nil
-}
-
-// unnamedMode reports whether the pool's connections must not keep prepared
-// statements: its default_query_exec_mode says so.
-func unnamedMode(mode pgx.QueryExecMode) bool { return mode != pgx.QueryExecModeCacheStatement }
 
 // timeoutText is a duration as statement_timeout and lock_timeout take it.
 func timeoutText(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }

@@ -26,8 +26,9 @@ type Postgres struct {
 	sql      *statements
 	settings []any // parameters of sql/settings.sql
 
-	unnamed   bool     // no prepared statements: a pooler is in between
-	described sync.Map // statement name to *pgconn.StatementDescription
+	unnamed   bool      // no prepared statements: a pooler is in between
+	buffers   sync.Pool // of *[]byte: parameters on their way
+	described sync.Map  // statement name to *pgconn.StatementDescription
 	maxLease  atomic.Int64
 	doubts    doubts
 
@@ -224,7 +225,7 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]Record, error) {
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
 		t, err = p.query(ctx, c,
 			step{statement: &p.sql.clock, args: nil, scan: func(rows pgx.Rows) error { return rows.Scan(&now) }},
-			step{statement: &p.sql.read, args: []any{of}, scan: gather(records)})
+			step{statement: &p.sql.read, args: []any{of}, scan: gather(records, recordReader())})
 		return err
 	})
 	if err != nil {
@@ -242,9 +243,9 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]Record, error) {
 }
 
 // gather collects records by digest.
-func gather(into map[Digest]Record) func(pgx.Rows) error {
+func gather(into map[Digest]Record, read rowReader) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		r, err := scanRecord(rows)
+		r, err := read(rows)
 		into[r.Digest] = r
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // InDoubt is the State of a row that this binary does not understand: its
@@ -17,12 +18,16 @@ type stored struct {
 	leaseUS, maxProcessingUS       int64
 	retentionUS                    *int64
 	recover, done, freed, expires  *time.Time
-	digest, token, scope, id       []byte
+	digest, token, scope, id       pgtype.DriverBytes // of the connection: until the next row
 	fpVersion, fpSecret, recordVer int16
 }
 
-// scanRecord reads {record}, and the response where it was asked for.
-func scanRecord(rows pgx.Rows) (Record, error) {
+// A rowReader reads the rows of one result, one after the other.
+type rowReader func(pgx.Rows) (Record, error)
+
+// recordReader returns a reader of {record}, and of the response where it was
+// asked for.
+func recordReader() rowReader {
 	var r Record
 	var s stored
 	into := []any{
@@ -32,14 +37,17 @@ func scanRecord(rows pgx.Rows) (Record, error) {
 		&s.recover, &s.done, &s.freed, &s.expires, &r.Status, &r.Size, &r.Reason,
 		&s.recordVer, &r.Now,
 	}
-	if len(rows.FieldDescriptions()) > len(into) {
-		into = append(into, &r.Response)
+	return func(rows pgx.Rows) (Record, error) {
+		r = Record{}
+		if len(rows.FieldDescriptions()) > len(into) {
+			into = append(into, &r.Response)
+		}
+		if err := rows.Scan(into...); err != nil {
+			return Record{}, err
+		}
+		s.fill(&r)
+		return r, nil
 	}
-	if err := rows.Scan(into...); err != nil {
-		return Record{}, err
-	}
-	s.fill(&r)
-	return r, nil
 }
 
 func (s *stored) fill(r *Record) {
@@ -100,17 +108,23 @@ func (r *Record) withGrant(sent time.Time) {
 	}
 }
 
-// scanGrant reads {grant} into the part of a record that a grant needs.
-func scanGrant(rows pgx.Rows) (Record, error) {
+// grantReader returns a reader of {grant}: the part of a record that a grant
+// needs.
+func grantReader() rowReader {
 	var r Record
-	var digest, token []byte
+	var digest, token pgtype.DriverBytes
 	var maxProcessingUS int64
-	err := rows.Scan(&digest, &r.Fence, &token, &r.Attempts, &r.ClaimedAt, &r.LeaseUntil,
-		&maxProcessingUS, &r.Now)
-	copy(r.Digest[:], digest)
-	copy(r.Token[:], token)
-	r.Policy.MaxProcessing = time.Duration(maxProcessingUS) * time.Microsecond
-	return r, err
+	into := []any{&digest, &r.Fence, &token, &r.Attempts, &r.ClaimedAt, &r.LeaseUntil, &maxProcessingUS, &r.Now}
+	return func(rows pgx.Rows) (Record, error) {
+		r = Record{}
+		if err := rows.Scan(into...); err != nil {
+			return Record{}, err
+		}
+		copy(r.Digest[:], digest)
+		copy(r.Token[:], token)
+		r.Policy.MaxProcessing = time.Duration(maxProcessingUS) * time.Microsecond
+		return r, nil
+	}
 }
 
 // micros returns a duration as the tables keep it.

@@ -39,9 +39,9 @@ func (p *Postgres) enterAlone(ctx context.Context) (leave func(), err error) {
 // alone runs one statement about one row, and reads the row back in the same
 // round trip in case the statement does not change it. hit is the changed row,
 // row the one that was read.
-func (p *Postgres) alone(act step, d Digest, scan func(pgx.Rows) (Record, error)) (hit, row *Record, err error) {
+func (p *Postgres) alone(act step, d Digest, read rowReader) (hit, row *Record, err error) {
 	for range maxTries {
-		hit, row, err = p.aloneOnce(act, d, scan)
+		hit, row, err = p.aloneOnce(act, d, read)
 		if err == nil || howFar(err) == inDoubt || !retryable(err) || code(err) == codeLockTimeout {
 			return hit, row, err
 		}
@@ -49,7 +49,7 @@ func (p *Postgres) alone(act step, d Digest, scan func(pgx.Rows) (Record, error)
 	return hit, row, err
 }
 
-func (p *Postgres) aloneOnce(act step, d Digest, scan func(pgx.Rows) (Record, error)) (hit, row *Record, err error) {
+func (p *Postgres) aloneOnce(act step, d Digest, read rowReader) (hit, row *Record, err error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
 	changed, standing := make(map[Digest]Record), make(map[Digest]Record)
@@ -57,12 +57,12 @@ func (p *Postgres) aloneOnce(act step, d Digest, scan func(pgx.Rows) (Record, er
 	var now time.Time
 	var committed bool
 	act.scan = func(rows pgx.Rows) error {
-		r, err := scan(rows)
+		r, err := read(rows)
 		changed[r.Digest], now = r, r.Now
 		return err
 	}
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		after := step{statement: &p.sql.read, args: []any{[][]byte{d[:]}}, scan: gather(standing)}
+		after := step{statement: &p.sql.read, args: []any{[][]byte{d[:]}}, scan: gather(standing, recordReader())}
 		t, committed, err = p.transact(ctx, c, act, &after)
 		return err
 	})
@@ -91,7 +91,7 @@ func (p *Postgres) own(ctx context.Context, s *statement, ref Ref, args []any, d
 		return nil, err
 	}
 	defer leave()
-	hit, row, err := p.alone(step{statement: s, args: append([]any{ref.Digest[:], ref.Token[:], ref.Fence}, args...)}, ref.Digest, scanRecord)
+	hit, row, err := p.alone(step{statement: s, args: append([]any{ref.Digest[:], ref.Token[:], ref.Fence}, args...)}, ref.Digest, recordReader())
 	switch {
 	case err != nil:
 		return nil, verdictOf(err)
@@ -205,7 +205,7 @@ func (p *Postgres) found(ctx context.Context, s *statement, d Digest, args []any
 		return Record{}, false, err
 	}
 	defer leave()
-	hit, row, err := p.alone(step{statement: s, args: append([]any{d[:]}, args...)}, d, scanRecord)
+	hit, row, err := p.alone(step{statement: s, args: append([]any{d[:]}, args...)}, d, recordReader())
 	switch {
 	case err != nil:
 		return Record{}, false, verdictOf(err)

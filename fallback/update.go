@@ -55,7 +55,7 @@ func (p *Postgres) part(ctx context.Context, q parting) error {
 type update[Q, R any] struct {
 	batch, alone *statement
 	args         func([]*ticket[Q, R]) []any
-	scan         func(pgx.Rows) (Record, error)
+	reader       func() rowReader
 	// hit makes the answer of a row that the statement has changed.
 	hit func(*Q, Record, timing) R
 	// miss judges a row that it has not changed: answered for good, or (ok
@@ -70,8 +70,8 @@ func (p *Postgres) runRenewals(batch []*ticket[renewal, Grant]) {
 			return append(refArgs(b, func(q *renewal) Ref { return q.Ref }),
 				column(b, func(t *ticket[renewal, Grant]) bool { return t.ask.late }))
 		},
-		scan: scanGrant,
-		hit:  func(_ *renewal, r Record, t timing) Grant { return r.grant(t.sent) },
+		reader: grantReader,
+		hit:    func(_ *renewal, r Record, t timing) Grant { return r.grant(t.sent) },
 		miss: func(q *renewal, r Record) (Grant, error, bool) {
 			return Grant{}, ErrRefused, !r.is(q.Ref) || !r.renewable(r.Now, q.late)
 		},
@@ -87,7 +87,7 @@ func (p *Postgres) runCompletions(batch []*ticket[Completion, Record]) {
 				column(b, func(t *ticket[Completion, Record]) []byte { return t.ask.Response }),
 				column(b, func(t *ticket[Completion, Record]) string { return t.ask.Reason }))
 		},
-		scan: scanRecord,
+		reader: recordReader,
 		hit: func(q *Completion, r Record, _ timing) Record {
 			r.Response = bytes.Clone(q.Response)
 			return r
@@ -109,8 +109,8 @@ func (p *Postgres) runReleases(batch []*ticket[parting, Record]) {
 				column(b, func(t *ticket[parting, Record]) string { return t.ask.reason }),
 				column(b, func(t *ticket[parting, Record]) bool { return t.ask.started }))
 		},
-		scan: scanRecord,
-		hit:  func(_ *parting, r Record, _ timing) Record { return r },
+		reader: recordReader,
+		hit:    func(_ *parting, r Record, _ timing) Record { return r },
 		miss: func(q *parting, r Record) (Record, error, bool) {
 			if r.is(q.Ref) && r.State == Released {
 				return r, nil, true
@@ -143,7 +143,7 @@ func runUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) {
 // tryUpdate sends a batch and settles the rows that it changed. The others are
 // read, and settled by what they are; those that were locked follow alone.
 func tryUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) error {
-	changed, t, err := p.change(u.batch, u.args(batch), u.scan)
+	changed, t, err := p.change(u.batch, len(batch), u.args(batch), u.reader())
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func updateAlone[Q, R any](p *Postgres, one *ticket[Q, R], u *update[Q, R]) {
 	just := []*ticket[Q, R]{one}
 	var none R
 	for range maxTries {
-		changed, t, err := p.change(u.alone, u.args(just), u.scan)
+		changed, t, err := p.change(u.alone, 1, u.args(just), u.reader())
 		if err != nil {
 			one.settle(none, verdictOf(err))
 			return
@@ -240,18 +240,14 @@ func updateAlone[Q, R any](p *Postgres, one *ticket[Q, R], u *update[Q, R]) {
 }
 
 // change sends one statement in a transaction of its own and returns the rows
-// that it changed, once the commit is confirmed.
-func (p *Postgres) change(s *statement, args []any, scan func(pgx.Rows) (Record, error)) (map[Digest]Record, timing, error) {
+// that it changed, most of them as a rule, once the commit is confirmed.
+func (p *Postgres) change(s *statement, most int, args []any, read rowReader) (map[Digest]Record, timing, error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
-	changed := make(map[Digest]Record)
+	changed := make(map[Digest]Record, most)
 	var t timing
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
-		t, _, err = p.transact(ctx, c, step{statement: s, args: args, scan: func(rows pgx.Rows) error {
-			r, err := scan(rows)
-			changed[r.Digest] = r
-			return err
-		}}, nil)
+		t, _, err = p.transact(ctx, c, step{statement: s, args: args, scan: gather(changed, read)}, nil)
 		return err
 	})
 	if err != nil {

@@ -1,0 +1,113 @@
+package fallback
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// A readyStep is a step with its parameters encoded.
+type readyStep struct {
+	text        string
+	unnamed     bool
+	description *pgconn.StatementDescription
+	values      [][]byte
+	formats     []int16 // of the values
+	results     []int16 // formats of the columns
+}
+
+func (r *readyStep) send(line *pgconn.Pipeline) {
+	if r.unnamed {
+		line.SendQueryParams(r.text, r.values, r.description.ParamOIDs, r.formats, r.results)
+		return
+	}
+	line.SendQueryStatement(r.description, r.values, r.formats, r.results)
+}
+
+// prepare encodes every step, so that nothing is sent when one cannot be. done
+// gives the memory back, once all has been sent.
+func (p *Postgres) prepare(ctx context.Context, c *pgx.Conn, steps []step) (ready []readyStep, done func(), err error) {
+	buf, _ := p.buffers.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	done = func() {
+		if cap(*buf) <= maxBuffer {
+			p.buffers.Put(buf)
+		}
+	}
+	ready = make([]readyStep, len(steps))
+	encoded := (*buf)[:0]
+	for i, s := range steps {
+		d, err := p.describe(ctx, c, s.statement)
+		if err != nil {
+			return nil, nil, err
+		}
+		ready[i] = readyStep{text: s.statement.text, unnamed: p.unnamed, description: d}
+		if encoded, err = ready[i].encode(c.TypeMap(), s.args, encoded); err != nil {
+			return nil, nil, &encodeError{err}
+		}
+	}
+	*buf = encoded
+	return ready, done, nil
+}
+
+// maxBuffer is the largest buffer that is kept for later statements.
+const maxBuffer = 1 << 20
+
+// encode appends the parameters to buf as the statement's types want them.
+func (r *readyStep) encode(types *pgtype.Map, args []any, buf []byte) ([]byte, error) {
+	d := r.description
+	if len(args) != len(d.ParamOIDs) {
+		return nil, fmt.Errorf("%d parameters for a statement that takes %d", len(args), len(d.ParamOIDs))
+	}
+	r.values, r.formats = make([][]byte, len(args)), make([]int16, len(args))
+	for i, arg := range args {
+		r.formats[i] = types.FormatCodeForOID(d.ParamOIDs[i])
+		if _, text := arg.(string); text {
+			r.formats[i] = pgx.TextFormatCode
+		}
+		longer, err := types.Encode(d.ParamOIDs[i], r.formats[i], arg, buf)
+		if err != nil {
+			return nil, fmt.Errorf("parameter %d: %w", i+1, err)
+		}
+		if longer != nil { // else it is null
+			r.values[i], buf = longer[len(buf):], longer
+		}
+	}
+	r.results = make([]int16, len(d.Fields))
+	for i, field := range d.Fields {
+		r.results[i] = types.FormatCodeForOID(field.DataTypeOID)
+	}
+	return buf, nil
+}
+
+// An encodeError is the fault of a value, not of the connection.
+type encodeError struct{ error }
+
+func (e *encodeError) Unwrap() error { return e.error }
+
+// describe returns the statement's description: of one prepared on this
+// connection, or, through a pooler that gives each transaction another server
+// connection, of the unnamed statement, which each use parses again.
+func (p *Postgres) describe(ctx context.Context, c *pgx.Conn, s *statement) (*pgconn.StatementDescription, error) {
+	if !p.unnamed {
+		return c.Prepare(ctx, s.name, s.text)
+	}
+	if d, ok := p.described.Load(s.name); ok {
+		return d.(*pgconn.StatementDescription), nil
+	}
+	d, err := c.PgConn().Prepare(ctx, "", s.text, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.described.Store(s.name, d)
+	return d, nil
+}
+
+// unnamedMode reports whether the pool's connections must not keep prepared
+// statements: its default_query_exec_mode says so.
+func unnamedMode(mode pgx.QueryExecMode) bool { return mode != pgx.QueryExecModeCacheStatement }
