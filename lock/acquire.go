@@ -43,6 +43,7 @@ func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call
 	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
 	if r.guard == nil {
 		c.brief = r.brief
+		r.spareRest(c)
 		c.command(nil, []any{"set", key, value, "px", ttl.Milliseconds(), "nx"})
 		return c
 	}

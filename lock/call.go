@@ -26,9 +26,10 @@ var errNoAnswer = errors.New("no answer within the node deadline")
 // mutex and may keep what it reads in the slot.
 type reader func(s *slot, value any) (vote, error)
 
-// A call is one command sent to all nodes, and what has come back. It is
-// decided as soon as the verdict is certain; answers that come later are
-// still read, and a grant that arrives after the call was given up is undone.
+// A call is one command sent to all nodes, or to a majority first (majority.go),
+// and what has come back. It is decided as soon as the verdict is certain;
+// answers that come later are still read, and a grant that arrives after the call
+// was given up is undone.
 type call struct {
 	kind  string // opAcquire, opExtend, opRelease, opRaise
 	nodes []*node.Node
@@ -49,6 +50,7 @@ type call struct {
 
 	mu      sync.Mutex
 	votes   count
+	spares  int // nodes that have not been asked yet
 	result  outcome
 	started bool
 	sent    bool
@@ -102,8 +104,8 @@ func (c *call) send() {
 		c.guard.order.Lock()
 	}
 	for i := range c.slots {
-		if c.slots[i].vote == out {
-			c.nodes[i].Send(&c.slots[i].op)
+		if s := &c.slots[i]; s.vote == out && !s.spare {
+			c.nodes[i].Send(&s.op)
 		}
 	}
 	if c.guard != nil {
@@ -112,7 +114,11 @@ func (c *call) send() {
 	c.mu.Lock()
 	c.sent = true
 	c.settle(c.votes.decide(len(c.slots)))
+	stuck := c.stuck()
 	c.mu.Unlock()
+	if stuck { // the nodes have refused at once
+		c.askRest()
+	}
 }
 
 // leaveOut lets a call ask a bare majority only, for chaos: rivals that one
@@ -120,6 +126,10 @@ func (c *call) send() {
 func (c *call) leaveOut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.spares = 0
+	for i := range c.slots {
+		c.slots[i].spare = false
+	}
 	for _, i := range rand.Perm(len(c.slots))[len(c.slots)/2+1:] {
 		if s := &c.slots[i]; s.vote == out {
 			s.vote, s.err, s.clear = failed, errNoAnswer, true
@@ -227,7 +237,10 @@ func (c *call) causes() []NodeError {
 			}
 		case failed:
 			e.Err = s.err
-		default:
+		case out:
+			if s.spare {
+				continue
+			}
 			e.Err = errNoAnswer
 		}
 		list = append(list, e)

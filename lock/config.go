@@ -33,8 +33,10 @@ type Config struct {
 	// contain spaces. Defaults to host name and process id.
 	Owner string
 	// Unguarded leaves out the restart guard and the fences: for locks that
-	// something else arbitrates, as the ledger does for the engine. Every
-	// locker of a prefix must agree.
+	// something else arbitrates, as the ledger does for the engine. It asks a
+	// majority of the nodes first, so that for the first 100 ms a single node
+	// that forgets the lock may let a rival in. Every locker of a prefix must
+	// agree.
 	Unguarded bool
 	// Direct counts votes without redsync. The verdicts are the same;
 	// docs/adr/redsync-behind-a-call.md says what it saves.

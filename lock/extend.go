@@ -57,6 +57,7 @@ func (h *held) extendAside() *extension {
 }
 
 func (h *held) extend(e *extension) {
+	h.acquired.askRest()
 	start := time.Now()
 	value := valueOf(h.token, h.r.cfg.Owner, h.fence)
 	c := newCall(opExtend, h.r.nodes, readChange)

@@ -59,7 +59,7 @@ func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o O
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.due = time.Now().Add(o.TTL / renewals)
-	h.timer = time.AfterFunc(o.TTL/renewals, h.tick)
+	h.timer = time.AfterFunc(min(o.TTL/renewals, spreadAfter), h.tick)
 	if o.MaxHold > 0 {
 		h.hold = time.AfterFunc(o.MaxHold, h.lose)
 	}
@@ -117,10 +117,11 @@ func (h *held) setTimer() {
 	h.timer.Reset(max(time.Until(next), 0))
 }
 
-// tick renews when that is due, and is the lost signal at the end of the last
+// tick tells the rest of the nodes, renews when that is due, and is the lost signal at the end of the last
 // confirmed validity. It waits for nothing: a renewal that hangs cannot delay
 // the signal.
 func (h *held) tick() {
+	h.acquired.askRest()
 	h.mu.Lock()
 	if h.state != stateHeld || !time.Now().Before(h.until) {
 		if failpoint.Mutant("lost-signal-late") {
@@ -226,6 +227,7 @@ func (h *held) giveBack() {
 // was sent for the lease before. A node that does not answer gets it later.
 func (h *held) releaseCall() *call {
 	c := newCall(opRelease, h.r.nodes, readRelease)
+	c.neverAsked(h.acquired)
 	c.command(releaseScript, releaseScript.Command([]string{h.key}, h.token, h.r.channel(h.name)))
 	c.failed = func(s *slot) { h.r.clean(s.node(), h.key, h.token, false) }
 	return c

@@ -103,6 +103,21 @@ func holders(t testing.TB, servers []*testenv.RedisServer, key string) []string 
 	return values
 }
 
+// copies fails unless so many nodes hold the lock.
+func copies(t testing.TB, servers []*testenv.RedisServer, key string, want int) error {
+	t.Helper()
+	n := 0
+	for _, value := range holders(t, servers, key) {
+		if value != "" {
+			n++
+		}
+	}
+	if n != want {
+		return fmt.Errorf("%d nodes hold the lock, want %d", n, want)
+	}
+	return nil
+}
+
 // noKeys checks that no lock is left on any node.
 func noKeys(servers []*testenv.RedisServer, prefix string) error {
 	for i, s := range servers {

@@ -145,23 +145,42 @@ func (r *Redlock) viaRedsync(c *call, key string, ttl time.Duration) error {
 // decide sends the round and waits for its verdict, for at most limit.
 func (c *call) decide(ctx context.Context, limit time.Duration) error {
 	deadline := deadlines.Get().(*time.Timer)
-	deadline.Reset(limit)
+	patience := limit
+	if c.spares > 0 {
+		patience = limit / hedgeShare
+	}
+	deadline.Reset(patience)
 	defer func() {
 		deadline.Stop()
 		deadlines.Put(deadline)
 	}()
 	c.send()
-	select {
-	case <-c.decided:
-	case <-deadline.C:
+	ended := c.wait(ctx, deadline)
+	if !ended && patience < limit {
+		c.askRest()
+		deadline.Reset(limit - patience)
+		ended = c.wait(ctx, deadline)
+	}
+	if !ended {
 		c.expire()
-	case <-ctx.Done():
-		c.cancel()
 	}
 	if c.outcome() != won {
 		return errUndecided
 	}
 	return nil
+}
+
+// wait waits for the verdict, or for the caller's end. False: the deadline came
+// first.
+func (c *call) wait(ctx context.Context, deadline *time.Timer) bool {
+	select {
+	case <-c.decided:
+	case <-ctx.Done():
+		c.cancel()
+	case <-deadline.C:
+		return false
+	}
+	return true
 }
 
 // deadlines are idle timers.

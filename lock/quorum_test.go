@@ -242,12 +242,7 @@ func TestPlainAcquireAsksWhose(t *testing.T) {
 	}
 	own := r.acquireCall(key, token, value, time.Minute)
 	must(t, own.decide(t.Context(), time.Minute))
-	eventually(t, time.Second, func() error {
-		if n := len(holders(t, servers, key)); n != 3 {
-			return fmt.Errorf("%d nodes hold the lock", n)
-		}
-		return nil
-	})
+	must(t, copies(t, servers, key, 2))
 	other := r.acquireCall(key, newToken(), valueOf(newToken(), "you", 0), time.Minute)
 	if err := other.decide(t.Context(), time.Minute); err == nil || other.outcome() != refused {
 		t.Fatalf("another's try: %v, %v", err, other.outcome())

@@ -14,8 +14,11 @@ type slot struct {
 
 	seeded bool // the lock was put back there
 	asked  bool // a second question followed the command
-	clear  bool // the node has certainly not granted anything
-	again  bool // the release was sent twice
+	spare  bool // not asked yet
+	// afterwards: it was asked after the others.
+	afterwards bool
+	clear      bool // the node has certainly not granted anything
+	again      bool // the release was sent twice
 }
 
 // reply is what a node told beside its vote.
@@ -82,8 +85,12 @@ func (s *slot) voted(value any, err error) {
 	if c.sent {
 		c.settle(c.votes.decide(len(c.slots)))
 	}
+	stuck := c.stuck()
 	undo := c.undo != nil && s.mayHold() && (c.gaveUp || (c.retired && s.overtaken()))
 	c.mu.Unlock()
+	if stuck {
+		c.askRest()
+	}
 	if undo {
 		c.undo(s, s.vote == yes)
 	}
@@ -105,5 +112,7 @@ func (s *slot) mayHold() bool {
 
 // overtaken says whether a grant that comes after its lease has ended may have
 // been executed after the release: not, when both went through the node's queue
-// and neither had to be sent again.
-func (s *slot) overtaken() bool { return s.vote == failed || s.asked || s.op.Resent() }
+// in this order and neither had to be sent again.
+func (s *slot) overtaken() bool {
+	return s.vote == failed || s.asked || s.afterwards || s.op.Resent()
+}

@@ -49,7 +49,7 @@ func (n *Node) drain() {
 	}
 }
 
-// tryAgain probes a node that is down.
+// tryAgain probes a node that is down or slow.
 func (n *Node) tryAgain() {
 	report, err := n.circuit.Allow()
 	if err != nil { // too early
@@ -58,10 +58,12 @@ func (n *Node) tryAgain() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
 	defer cancel()
+	began := time.Now()
 	err = n.connect(ctx)
 	if err == nil {
 		err = n.ping(ctx)
 	}
+	n.timed(began)
 	report(err)
 	n.judge(err)
 }
@@ -187,8 +189,9 @@ func (n *Node) refuse(ops []*Op, err error) {
 func (n *Node) exchange(ops []*Op) error {
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
 	defer cancel()
-	n.busyAt.Store(time.Now().UnixNano())
-	defer n.busyAt.Store(0)
+	began := time.Now()
+	n.busyAt.Store(began.UnixNano())
+	defer n.timed(began)
 	if err := n.connect(ctx); err != nil {
 		if isLocal(err) {
 			n.refuse(ops, errors.Join(ErrOverloaded, err))
@@ -203,6 +206,17 @@ func (n *Node) exchange(ops []*Op) error {
 	}
 	n.deliver(ops, err)
 	return err
+}
+
+// timed notes how long the pipeline took. A slow node may be asked for nothing
+// any more: a probe shows whether it is quick again.
+func (n *Node) timed(began time.Time) {
+	n.busyAt.Store(0)
+	slow := time.Since(began) > n.slowAfter()
+	n.slow.Store(slow)
+	if slow {
+		n.probe.Reset(n.cfg.OpenFor)
+	}
 }
 
 // again sends the pipeline once more after its connection broke: the usual

@@ -25,6 +25,7 @@ type Node struct {
 	spare  []*Op // the loop's; swapped with queue
 	down   atomic.Pointer[downError]
 	busyAt atomic.Int64 // when the pipeline in flight was sent, 0: none
+	slow   atomic.Bool  // the last pipeline took long
 
 	wake    chan struct{}
 	closing chan struct{}
@@ -116,11 +117,29 @@ func (n *Node) refusal(ended bool) error {
 	if ended {
 		return ErrClosed
 	}
-	if at := n.busyAt.Load(); at != 0 && time.Since(time.Unix(0, at)) > n.cfg.Timeout/4 {
-		return &downError{cause: errors.New("no answer for " + time.Since(time.Unix(0, at)).Round(time.Millisecond).String())}
+	if d := n.busyFor(); d > n.cfg.Timeout/4 {
+		return &downError{cause: errors.New("no answer for " + d.Round(time.Millisecond).String())}
 	}
 	return ErrOverloaded
 }
+
+// busyFor is how long the pipeline in flight has been waiting; 0: none is.
+func (n *Node) busyFor() time.Duration {
+	at := n.busyAt.Load()
+	if at == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, at))
+}
+
+// Prompt reports whether the node can be expected to answer at once: it is not
+// down, and neither its last pipeline nor the one in flight has taken longer
+// than an eighth of Timeout.
+func (n *Node) Prompt() bool {
+	return n.down.Load() == nil && !n.slow.Load() && n.busyFor() <= n.slowAfter()
+}
+
+func (n *Node) slowAfter() time.Duration { return n.cfg.Timeout / 8 }
 
 // Later queues a command that can wait until the node answers again: it is
 // sent after the next pipeline that succeeds. When too many are kept, the

@@ -13,7 +13,7 @@ import (
 // guard and fences, because the ledger arbitrates.
 var Unguarded = LockContender{
 	Name:    "redfence-unguarded",
-	Options: "all nodes, lock.Config{Unguarded: true}",
+	Options: "a majority of the nodes first, lock.Config{Unguarded: true}",
 	Open: func(ctx context.Context, s Servers) (Locker, error) {
 		return openOurs(ctx, s, lock.Config{Unguarded: true})
 	},

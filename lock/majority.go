@@ -1,0 +1,84 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/redfence/redfence/internal/node"
+)
+
+// An unguarded acquire asks a majority first, and the rest of the nodes only when
+// that has not granted: a majority decides, and the votes of the others would
+// change nothing (in the literature on Paxos: a thrifty quorum; Moraru, Andersen
+// and Kaminsky, "There Is More Consensus in Egalitarian Parliaments", SOSP 2013).
+// A lease that lasts is told to the rest soon, so that a node that fails later
+// does not end it.
+//
+// A lock on a bare majority is lost to a rival as soon as one of its nodes
+// forgets it. That is for locks that something else arbitrates: a guarded acquire
+// asks every node at once.
+
+// spreadAfter is when a lease that is still held is told to the rest.
+const spreadAfter = 100 * time.Millisecond
+
+// hedgeShare is the part of NodeTimeout after which a majority that is still
+// silent is helped out by the rest.
+const hedgeShare = 8
+
+// spareRest leaves all but a majority of the nodes out of the call for now: those
+// that would keep it waiting, and then the last ones. Rivals ask the same nodes,
+// and so mostly get a clear verdict.
+func (r *Redlock) spareRest(c *call) {
+	rest := len(c.slots) - r.set.Quorum()
+	spare := func(unless func(*node.Node) bool) {
+		for i := len(c.slots) - 1; i >= 0 && c.spares < rest; i-- {
+			if s := &c.slots[i]; !s.spare && !unless(r.nodes[i]) {
+				s.spare = true
+				c.spares++
+			}
+		}
+	}
+	spare((*node.Node).Prompt)
+	spare(func(*node.Node) bool { return false })
+}
+
+// askRest asks the nodes that were spared, unless the call has been given up or
+// its lease has ended: then nobody asks them any more.
+func (c *call) askRest() {
+	c.mu.Lock()
+	if c.spares == 0 || c.gaveUp || c.retired {
+		c.mu.Unlock()
+		return
+	}
+	c.spares = 0
+	var rest []*slot
+	for i := range c.slots {
+		if s := &c.slots[i]; s.spare {
+			s.spare, s.afterwards = false, true
+			rest = append(rest, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range rest {
+		s.node().Send(&s.op)
+	}
+}
+
+// stuck reports whether everybody who was asked has voted and the verdict is
+// still open. c.mu is held.
+func (c *call) stuck() bool {
+	v := c.votes
+	return c.sent && c.result == undecided && c.spares > 0 && v.yes+v.no+v.failed == len(c.slots)-c.spares
+}
+
+// neverAsked leaves the nodes that an acquire has spared out of its release:
+// they hold nothing. The acquire has been retired.
+func (c *call) neverAsked(acquired *call) {
+	acquired.mu.Lock()
+	defer acquired.mu.Unlock()
+	for i := range acquired.slots {
+		if acquired.slots[i].spare {
+			c.slots[i].vote = yes
+			c.votes.yes++
+		}
+	}
+}
