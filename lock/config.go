@@ -34,8 +34,8 @@ type Config struct {
 	Owner string
 	// Unguarded leaves out the restart guard and the fences: for locks that
 	// something else arbitrates, as the ledger does for the engine. It asks a
-	// majority of the nodes first, so that for the first 100 ms a single node
-	// that forgets the lock may let a rival in. Every locker of a prefix must
+	// majority of the nodes first, so that for the first tenth of the TTL a
+	// single node that forgets the lock may let a rival in. Every locker of a prefix must
 	// agree.
 	Unguarded bool
 	// Direct counts votes without redsync. The verdicts are the same;

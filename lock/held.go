@@ -59,7 +59,7 @@ func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o O
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.due = time.Now().Add(o.TTL / renewals)
-	h.timer = time.AfterFunc(min(o.TTL/renewals, spreadAfter), h.tick)
+	h.timer = time.AfterFunc(o.TTL/spreadShare, h.tick)
 	if o.MaxHold > 0 {
 		h.hold = time.AfterFunc(o.MaxHold, h.lose)
 	}

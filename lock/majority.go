@@ -1,10 +1,6 @@
 package lock
 
-import (
-	"time"
-
-	"github.com/redfence/redfence/internal/node"
-)
+import "github.com/redfence/redfence/internal/node"
 
 // An unguarded acquire asks a majority first, and the rest of the nodes only when
 // that has not granted: a majority decides, and the votes of the others would
@@ -17,8 +13,9 @@ import (
 // forgets it. That is for locks that something else arbitrates: a guarded acquire
 // asks every node at once.
 
-// spreadAfter is when a lease that is still held is told to the rest.
-const spreadAfter = 100 * time.Millisecond
+// spreadShare is the part of its TTL after which a lease that is still held is
+// told to the rest.
+const spreadShare = 10
 
 // hedgeShare is the part of NodeTimeout after which a majority that is still
 // silent is helped out by the rest.

@@ -18,7 +18,7 @@ func TestMajorityFirst(t *testing.T) {
 	short := take(t, r, "short")
 	must(t, copies(t, servers, short.key, 3))
 	must(t, short.Release(t.Context()))
-	eventually(t, spreadAfter/2, func() error { return copies(t, servers, short.key, 0) })
+	eventually(t, time.Second, func() error { return copies(t, servers, short.key, 0) })
 
 	long := take(t, r, "long")
 	eventually(t, 2*time.Second, func() error { return copies(t, servers, long.key, 5) })
@@ -107,6 +107,9 @@ func TestReleaseWhileTheRestIsAsked(t *testing.T) {
 func TestGuardedAsksEveryNode(t *testing.T) {
 	servers := deploy(t, 5)
 	h := take(t, locker(t, clientsOf(servers), Config{}), "x")
-	eventually(t, spreadAfter/2, func() error { return copies(t, servers, h.key, 5) })
+	if h.acquired.spares != 0 {
+		t.Errorf("%d nodes were spared", h.acquired.spares)
+	}
+	eventually(t, time.Second, func() error { return copies(t, servers, h.key, 5) })
 	must(t, h.Release(t.Context()))
 }
