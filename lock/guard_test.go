@@ -129,6 +129,9 @@ func TestL28_RestartedEmpty(t *testing.T) {
 	eventually(t, 3*time.Second, func() error { return engine.Probe(t.Context()) })
 
 	_, err := guarded.TryAcquire(t.Context(), "x")
+	if err == nil {
+		t.Fatalf("the stand-alone lock was granted at once, MaxTTL is %v", testMaxTTL)
+	}
 	wants(t, err, ErrNotAcquired, ErrNoQuorum)
 	var why *GuardError
 	if !errors.As(err, &why) || why.Until.IsZero() {
