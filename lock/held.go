@@ -28,9 +28,9 @@ type held struct {
 	mu     sync.Mutex
 	state  leaseState
 	until  time.Time
+	limit  time.Time   // MaxHold; zero: none
 	timer  *time.Timer // fires at the next renewal, at the latest at until
 	due    time.Time   // of the next renewal
-	hold   *time.Timer // MaxHold, if any
 	warn   *time.Timer // WithWarn, if any
 	early  time.Duration
 	flight *extension
@@ -61,22 +61,32 @@ func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o O
 	h.due = time.Now().Add(o.TTL / renewals)
 	h.timer = time.AfterFunc(o.TTL/spreadShare, h.tick)
 	if o.MaxHold > 0 {
-		h.hold = time.AfterFunc(o.MaxHold, h.lose)
+		h.limit = time.Now().Add(o.MaxHold)
+		h.until = h.within(until)
+		h.setTimer()
 	}
 	if o.Warn != nil {
 		h.early = o.WarnBefore
-		h.warn = time.AfterFunc(time.Until(until)-h.early, func() { h.warned(o.Warn) })
+		h.warn = time.AfterFunc(time.Until(h.until)-h.early, func() { h.warned(o.Warn) })
 	}
 	return h
 }
 
 // rearm follows a new end of the validity. h.mu is held.
 func (h *held) rearm(until time.Time) {
-	h.until = until
+	h.until = h.within(until)
 	h.setTimer()
 	if h.warn != nil {
-		h.warn.Reset(time.Until(until) - h.early)
+		h.warn.Reset(time.Until(h.until) - h.early)
 	}
+}
+
+// within bounds the validity by MaxHold. h.mu is held.
+func (h *held) within(until time.Time) time.Time {
+	if h.limit.IsZero() || until.Before(h.limit) {
+		return until
+	}
+	return h.limit
 }
 
 // warned tells that the end of the validity is near.
@@ -148,10 +158,8 @@ func (h *held) endAs(s leaseState, cause error) bool {
 	}
 	h.state = s
 	h.timer.Stop()
-	for _, t := range []*time.Timer{h.hold, h.warn} {
-		if t != nil {
-			t.Stop()
-		}
+	if h.warn != nil {
+		h.warn.Stop()
 	}
 	h.mu.Unlock()
 	h.cancel(cause)
@@ -170,11 +178,14 @@ func (h *held) ended(s leaseState) {
 	}
 }
 
-// lose ends the lease and removes what is left of it.
+// lose ends the lease before its time, because a quorum has lost it. What is left
+// of it stays until the end of the validity, on which its holder may still rely:
+// it keeps rivals out where nodes under guard would not have voted for them.
 func (h *held) lose() {
 	h.mu.Lock()
+	until := h.until
 	if h.endAs(stateLost, ErrLost) {
-		h.giveBack()
+		time.AfterFunc(time.Until(until), h.giveBack)
 	}
 }
 

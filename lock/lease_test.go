@@ -278,6 +278,54 @@ func TestL19_MaxHold(t *testing.T) {
 	eventually(t, 500*time.Millisecond, func() error { return noKeys(servers, guardedPrefix) })
 }
 
+// TestEarlyLossKeepsRivalsOut: a lease that a renewal finds lost is over at once
+// for its holder, but a holder that does not look relies on ValidUntil. The lock is
+// on a bare majority, one of whose nodes then loses its memory.
+func TestEarlyLossKeepsRivalsOut(t *testing.T) {
+	t.Parallel()
+	servers := deploy(t, 5)
+	r, other := locker(t, clientsOf(servers), Config{}), locker(t, clientsOf(servers), Config{})
+	must(t, take(t, other, "warm").Release(t.Context()))
+	h := take(t, r, "x")
+	h.freeze()
+	eventually(t, time.Second, func() error { return copies(t, servers, h.key, 5) })
+	for _, s := range servers[3:] {
+		must(t, s.Client().Del(t.Context(), h.key).Err())
+	}
+	must(t, servers[2].Client().FlushAll(t.Context()).Err())
+	until := h.ValidUntil()
+	wants(t, h.Extend(t.Context()), ErrLost)
+	wants(t, context.Cause(h.Context()), ErrLost)
+	lease, err := other.Acquire(within(t, 3*testMaxTTL), "x")
+	must(t, err)
+	if early := time.Until(until); early > 0 {
+		t.Errorf("a rival held %v before the end of the validity", early)
+	}
+	must(t, lease.Release(t.Context()))
+	eventually(t, time.Second, func() error { return noKeys(servers, guardedPrefix) })
+}
+
+// TestLossOfAPartKeepsTheRest: as long as the validity lasts.
+func TestLossOfAPartKeepsTheRest(t *testing.T) {
+	t.Parallel()
+	servers := deploy(t, 3)
+	r := locker(t, clientsOf(servers), Config{})
+	m, err := TryAcquireAll(t.Context(), r, []string{"a", "b"})
+	must(t, err)
+	for _, s := range servers {
+		must(t, s.Client().Del(t.Context(), r.key("a")).Err())
+	}
+	wants(t, m.Extend(t.Context()), ErrLost)
+	<-m.Done()
+	until := m.ValidUntil()
+	lease, err := r.Acquire(within(t, 3*testMaxTTL), "b")
+	must(t, err)
+	if early := time.Until(until); early > 0 {
+		t.Errorf("a rival held the other part %v before the end of the validity", early)
+	}
+	must(t, lease.Release(t.Context()))
+}
+
 func TestL20_ReplayedRelease(t *testing.T) {
 	servers := deploy(t, 3)
 	r := locker(t, clientsOf(servers), Config{})

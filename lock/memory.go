@@ -73,7 +73,7 @@ func (m *Memory) Advance(d time.Duration) {
 func (m *Memory) age(l *memoryLease) (calls []func()) {
 	held := l.limit.IsZero() || m.now.Before(l.limit)
 	if held && !l.stopped {
-		l.until = m.now.Add(l.o.TTL)
+		l.extend()
 		return nil
 	}
 	if held && m.now.Before(l.until) {
@@ -177,10 +177,11 @@ func (m *Memory) taken(l *memoryLease) error {
 
 func (m *Memory) grant(ctx context.Context, name string, o Options) *memoryLease {
 	m.fence++
-	l := &memoryLease{m: m, name: name, o: o, fence: m.fence, until: m.now.Add(o.TTL)}
+	l := &memoryLease{m: m, name: name, o: o, fence: m.fence}
 	if o.MaxHold > 0 {
 		l.limit = m.now.Add(o.MaxHold)
 	}
+	l.extend()
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	m.holders[name] = l
 	return l
@@ -237,8 +238,16 @@ func (l *memoryLease) Extend(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &Error{Op: opExtend, Name: l.name, Ctx: err}
 	}
-	l.until, l.warned = l.m.now.Add(l.o.TTL), false
+	l.extend()
 	return nil
+}
+
+// extend starts the TTL anew, within MaxHold. m.mu is held.
+func (l *memoryLease) extend() {
+	l.until, l.warned = l.m.now.Add(l.o.TTL), false
+	if !l.limit.IsZero() && l.limit.Before(l.until) {
+		l.until = l.limit
+	}
 }
 
 // Release implements Lease.

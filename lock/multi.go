@@ -13,8 +13,8 @@ import (
 // that callers that want overlapping sets cannot block each other for ever.
 // Names that occur twice count once.
 //
-// The lease ends as soon as any part of it does; what is left is then
-// released. Its name is the names joined by commas. Its fence is the largest
+// The lease ends as soon as any part of it does; what is left is released when
+// its validity is over. Its name is the names joined by commas. Its fence is the largest
 // of the parts' and serves for each of the names, with lockers whose fences
 // grow over all names: Redlock, the engine and Memory are such.
 func AcquireAll(ctx context.Context, locker Locker, names []string, opts ...Option) (Lease, error) {
@@ -69,14 +69,17 @@ func newMulti(ctx context.Context, names []string, parts []Lease) *multi {
 	return m
 }
 
-// lose ends the lease because one of its parts has ended.
+// lose ends the lease because one of its parts has ended. The others stay as long
+// as the holder may rely on them.
 func (m *multi) lose(cause error) {
 	if !m.end(cause) {
 		return
 	}
-	for _, part := range m.parts {
-		ReleaseLater(part)
-	}
+	time.AfterFunc(time.Until(m.ValidUntil()), func() {
+		for _, part := range m.parts {
+			ReleaseLater(part)
+		}
+	})
 }
 
 // end ends the lease once; false: it had ended.

@@ -286,8 +286,13 @@ func testMaxHold(t *testing.T, h Harness) {
 		t.Skip("no MaxHold")
 	}
 	a, b, ctx, n := h.Open(t), h.Open(t), patient(t), name(t)
+	free, err := a.TryAcquire(ctx, n+"-free", lock.WithTTL(h.TTL))
+	defer release(t, acquired(t, free, err))
 	lease, err := a.TryAcquire(ctx, n, lock.WithTTL(h.TTL), lock.WithMaxHold(h.TTL/2))
 	acquired(t, lease, err)
+	if !lease.ValidUntil().Before(free.ValidUntil()) {
+		t.Errorf("valid until %v, beyond MaxHold; without it until %v", lease.ValidUntil(), free.ValidUntil())
+	}
 	h.Pass(a, h.TTL/2+h.TTL/20)
 	select {
 	case <-lease.Done():
