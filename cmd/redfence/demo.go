@@ -43,7 +43,7 @@ func startDemo(ctx context.Context, c *serveCommand, out io.Writer) (*demo, erro
 	}
 	err := group.Wait()
 	if err == nil {
-		d.upstream, err = startDemoUpstream(out)
+		d.upstream, err = startDemoUpstream(out, c.DemoRecorder)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.close())

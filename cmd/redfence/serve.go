@@ -27,12 +27,13 @@ import (
 type serveCommand struct {
 	nodeFlags
 	ledgerFlags
-	Listen   string `default:"127.0.0.1:8080" help:"Address to listen on; a port of 0 takes a free one."`
-	Upstream string `placeholder:"URL" help:"The service behind the gateway."`
-	Config   string `placeholder:"FILE" type:"path" help:"YAML file with routes, instead of --upstream and the flags of a route; see package gateway."`
-	Demo     bool   `help:"Try it: a built-in service that logs each real execution, the webhook preset, and servers of its own where no URL is given."`
-	EnvFile  string `placeholder:"FILE" help:"Write the addresses of the stores to this file, as assignments for a shell."`
-	Migrate  bool   `help:"Create or upgrade the ledger's schema first (with --demo: always)."`
+	Listen       string `default:"127.0.0.1:8080" help:"Address to listen on; a port of 0 takes a free one."`
+	Upstream     string `placeholder:"URL" help:"The service behind the gateway."`
+	Config       string `placeholder:"FILE" type:"path" help:"YAML file with routes, instead of --upstream and the flags of a route; see package gateway."`
+	Demo         bool   `help:"Try it: a built-in service that logs each real execution, the webhook preset, and servers of its own where no URL is given."`
+	DemoRecorder string `placeholder:"URL" help:"Recorder of a chaos run, to which the service of --demo reports each start."`
+	EnvFile      string `placeholder:"FILE" help:"Write the addresses of the stores to this file, as assignments for a shell."`
+	Migrate      bool   `help:"Create or upgrade the ledger's schema first (with --demo: always)."`
 
 	Preset       string        `placeholder:"NAME" help:"ietf, stripe or webhook: how outcomes and duplicates are answered. Defaults to ietf, with --demo to webhook."`
 	Methods      []string      `placeholder:"NAME" help:"Methods that are protected. Defaults to POST and PATCH."`

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/redfence/redfence/fallback"
@@ -118,9 +121,52 @@ func TestServeRunsOnceAndReplays(t *testing.T) {
 	}
 }
 
+// The recorder of a chaos run knows of a start before the client has an answer;
+// where it is gone the demo service does not start.
+func TestDemoReportsItsStarts(t *testing.T) {
+	var lines []map[string]any
+	recorder := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var line map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&line); err != nil {
+			t.Error(err)
+		}
+		lines = append(lines, line)
+	}))
+	up, err := startDemoUpstream(new(output), recorder.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.close()
+	post := func() int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, up.addr, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Idempotency-Key", "order-1")
+		req.Header.Set("Redfence-Fence", "7")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	if status := post(); status != http.StatusCreated {
+		t.Errorf("status %d", status)
+	}
+	want := []map[string]any{{"kind": "start", "key": "order-1", "execution": "1", "fence": 7.0}}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
+	}
+	recorder.Close()
+	if status := post(); status != http.StatusInternalServerError {
+		t.Errorf("without a recorder: status %d", status)
+	}
+}
+
 func TestServeFromAFile(t *testing.T) {
 	clean(t)
-	up, err := startDemoUpstream(new(output))
+	up, err := startDemoUpstream(new(output), "")
 	if err != nil {
 		t.Fatal(err)
 	}
