@@ -21,6 +21,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if to := os.Getenv(hookVariable); to != "" {
+		os.Exit(hook(to, os.Args[1:]))
+	}
 	redis.SetLogger(quiet{})
 	goleak.VerifyTestMain(m)
 }
@@ -175,6 +178,7 @@ func TestRehearsalNeedsNoServers(t *testing.T) {
 func TestMistakesEndAtOnce(t *testing.T) {
 	for _, args := range [][]string{
 		{"-nodes", "4"}, {"-duration", "soon"}, {"-duration=-1s"}, {"-mutant", "nosuch"}, {"-no-such-flag"}, {"-instances", "0", "-rehearse"}, {"-rate", "0", "-rehearse"},
+		{"-target", "http://127.0.0.1:1"}, {"-exec", "true"}, {"-target", "somewhere", "-exec", "true"}, {"-driver", "compose", "-exec", "true"}, {"-driver", "compose", "-fault", "cut-redis"}, {"-driver", "compose", "-shrink"},
 		{"-break", "x"}, {"-rehearse", "-break", "no-ledger-claim"}, {"-rehearse", "-preset", "pause"}, {"-rehearse", "-engine", "naive"}, {"-engine", "x"}, {"-preset", "x"}, {"-scenario", "no-such"}, {"check", t.TempDir()}, {"check", "/no/such/folder"},
 	} {
 		if code, out := chaos(t, args...); code != failure || out != "" {

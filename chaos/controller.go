@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func judged(h *history.History, dir string) (report.Report, error) {
 
 // history starts everything, runs the schedule, and ends everything.
 func (c *controller) history(ctx context.Context, progress *progress) (h *history.History, err error) {
-	c.record, err = recorder.New(filepath.Join(c.dir, history.EffectsFile), c.clock)
+	c.record, err = recorder.Listen(cmp.Or(c.setup.Recorder, "127.0.0.1:0"), filepath.Join(c.dir, history.EffectsFile), c.clock)
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w (give another folder with -out)", err)
 	}
@@ -90,7 +91,7 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(c.bin)) }()
-	progress.say("starting %d Redis nodes, a ledger and %d engine instances", c.setup.Nodes, c.setup.Instances)
+	c.announce(progress)
 	if c.steps, err = c.schedule(); err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 	}
 	defer func() { err = errors.Join(err, c.cluster.Close()) }()
 	c.load = workload.New(workload.Options{
-		Instances: c.cluster.Instances(), Seed: c.setup.Seed, Clock: c.clock,
+		Instances: c.cluster.Instances(), Seed: c.setup.Seed, Prefix: c.prefix(), Clock: c.clock,
 		KeysPerSecond: c.rate, LatePerSecond: c.rate, Lease: lease, Transfers: c.cluster.Transfers(), Lockers: c.cluster.Lockers(),
 	})
 	defer c.load.Close()
@@ -115,6 +116,9 @@ func (c *controller) history(ctx context.Context, progress *progress) (h *histor
 
 // start makes the cluster that the set-up asks for.
 func (c *controller) start(ctx context.Context) (cluster.Cluster, error) {
+	if c.setup.External() {
+		return c.startTarget(ctx)
+	}
 	options := cluster.Options{
 		Nodes: c.setup.Nodes, Instances: c.setup.Instances, Recorder: c.record.URL(), Dir: c.dir, Mutant: c.setup.Mutant,
 		Engine: c.setup.Engine, Policy: c.setup.Policy, Lease: lease, SmallDisk: c.disk(), Unbiased: c.setup.Preset == "cycles",
@@ -197,7 +201,7 @@ func (c *controller) warmUp(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("chaos: fewer than %d requests were answered in %v before any fault; see the instances' logs in %s", warmAfter, warmUpLimit, c.dir)
+	return fmt.Errorf("chaos: fewer than %d requests were answered in %v before any fault; see the logs of the instances, here in %s", warmAfter, warmUpLimit, c.dir)
 }
 
 // settle probes each instance until it serves by the primary route again. The
@@ -208,7 +212,7 @@ func (c *controller) settle(ctx context.Context) {
 	for i := range c.setup.Instances {
 		group.Go(func() {
 			for c.clock() < end && ctx.Err() == nil {
-				if op := c.load.Probe(ctx, i); op.OK() && c.record.StartedOn(op.Key) == "primary" {
+				if op := c.load.Probe(ctx, i); op.OK() && (c.setup.External() || c.record.StartedOn(op.Key) == "primary") {
 					return
 				}
 				_ = wait(ctx, 50*time.Millisecond)

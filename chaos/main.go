@@ -67,6 +67,8 @@ type runCommand struct {
 	Break     string        `default:"" enum:"${mutants}" help:"Break a rule in the instances on purpose: a name that -mutant list shows." placeholder:"NAME"`
 	Rehearse  bool          `help:"Rehearse in one process, even if servers are installed."`
 	JSON      bool          `name:"json" help:"Print the report as JSON on standard output."`
+
+	driverFlags
 }
 
 // Validate reports every number that makes no sense, at once.
@@ -81,6 +83,7 @@ func (r *runCommand) Validate() error {
 	if r.Rate < 1 {
 		list.Add("-rate %d: at least 1", r.Rate)
 	}
+	r.mistakes(&list)
 	return list.Err()
 }
 
@@ -192,27 +195,16 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 		setup.Duration = cmp.Or(durations[r.Preset], usualDuration)
 	}
 	show := newProgress(stderr)
-	if missing := missingServers(); missing != nil && !setup.Rehearsal {
+	r.aim(&setup)
+	if missing := missingServers(); missing != nil && !setup.Rehearsal && !setup.External() {
 		show.say("%v; rehearsing in this process instead", missing)
 		setup.Rehearsal = true
 	}
-	if setup.Rehearsal && setup.Mutant != "" {
-		return report.Report{}, fmt.Errorf("chaos: -break needs instances as processes, which a rehearsal has not")
-	}
-	if setup.Rehearsal && setup.Engine != baseline.Ours {
-		return report.Report{}, fmt.Errorf("chaos: -engine %s needs instances as processes, which a rehearsal has not", setup.Engine)
-	}
-	if !setup.Rehearsal && !cluster.CanFillDisk() {
+	if !setup.Rehearsal && !setup.External() && !cluster.CanFillDisk() {
 		setup.Without = []string{"fill-disk"}
 	}
-	if _, err := plan(setup).Steps(); err != nil {
+	if err := feasible(setup); err != nil {
 		return report.Report{}, err
-	}
-	if setup.Rehearsal && (len(setup.Only) > 0 || setup.Preset != "quick" && setup.Preset != "all-down" && setup.Preset != "cycles") {
-		return report.Report{}, fmt.Errorf("chaos: the faults of -preset %s need processes, which a rehearsal has not", setup.Preset)
-	}
-	if setup.Instances < 1 || r.Rate < 1 {
-		return report.Report{}, fmt.Errorf("chaos: -instances is %d and -rate %d; at least 1 each", setup.Instances, r.Rate)
 	}
 	dir, err := r.folder(fmt.Sprint(r.Seed))
 	if err != nil {
@@ -223,6 +215,23 @@ func (r *runCommand) do(ctx context.Context, stderr io.Writer) (report.Report, e
 		return got, err
 	}
 	return r.shrink(ctx, setup, got, dir, show)
+}
+
+// feasible says why a run cannot be done.
+func feasible(s history.Setup) error {
+	if _, err := plan(s).Steps(); err != nil {
+		return err
+	}
+	simple := len(s.Only) == 0 && (s.Preset == "quick" || s.Preset == "all-down" || s.Preset == "cycles")
+	switch {
+	case s.Rehearsal && s.Mutant != "":
+		return fmt.Errorf("chaos: -break needs instances as processes, which a rehearsal has not")
+	case s.Rehearsal && s.Engine != baseline.Ours:
+		return fmt.Errorf("chaos: -engine %s needs instances as processes, which a rehearsal has not", s.Engine)
+	case s.Rehearsal && !simple:
+		return fmt.Errorf("chaos: the faults of -preset %s need processes, which a rehearsal has not", s.Preset)
+	}
+	return nil
 }
 
 // folder is where the report goes: an absolute path, because instances have

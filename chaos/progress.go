@@ -76,8 +76,12 @@ func (p *progress) show(line string) {
 // are closed and open, load, the last fault, and what must stay 0.
 func (c *controller) line() string {
 	keys, requests, answered := c.load.Counts()
-	return fmt.Sprintf("%3.0fs/%.0fs  redis %s  breakers %s  keys %d  requests %d  answered %d  started twice %d  %s",
-		c.clock().Seconds(), c.setup.Duration.Seconds(), c.nodes(), c.breakers(), keys, requests, answered, c.record.Twice(), c.lastFault())
+	breakers := "  breakers " + c.breakers()
+	if c.setup.External() {
+		breakers = "" // nobody tells
+	}
+	return fmt.Sprintf("%3.0fs/%.0fs  redis %s%s  keys %d  requests %d  answered %d  started twice %d  %s",
+		c.clock().Seconds(), c.setup.Duration.Seconds(), c.nodes(), breakers, keys, requests, answered, c.record.Twice(), c.lastFault())
 }
 
 // breakers shows each instance's.

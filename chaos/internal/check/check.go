@@ -43,7 +43,10 @@ type Violation struct {
 // A Result is the judgement of a run.
 type Result struct {
 	Violations []Violation `json:"violations"`
-	Figures    Figures     `json:"figures"`
+	// Unmade are checks that the history does not permit: they have found
+	// nothing because they could not look.
+	Unmade  []Unmade `json:"unmade,omitempty"`
+	Figures Figures  `json:"figures"`
 }
 
 // Class returns the worst: safety first, because it stands whatever else is
@@ -79,8 +82,12 @@ func Judge(h *history.History) Result {
 	} {
 		check(j)
 	}
+	unmade := j.unmade()
+	j.found = slices.DeleteFunc(j.found, func(v Violation) bool {
+		return slices.ContainsFunc(unmade, func(u Unmade) bool { return u.Check == v.Check })
+	})
 	slices.SortStableFunc(j.found, func(a, b Violation) int { return cmp.Compare(a.Class, b.Class) })
-	return Result{Violations: j.found, Figures: j.figures()}
+	return Result{Violations: j.found, Unmade: unmade, Figures: j.figures()}
 }
 
 // Exceptions say where a scripted scenario expects more than one start.

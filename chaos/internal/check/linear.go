@@ -107,6 +107,11 @@ func (j *judge) completions(key string) []history.Effect {
 	for _, t := range j.transfers[key] {
 		add(history.Effect{Execution: t.Execution, At: j.ops[key][0].Sent})
 	}
+	if j.Setup.External() {
+		for _, e := range j.answered(key) {
+			add(e)
+		}
+	}
 	return found
 }
 

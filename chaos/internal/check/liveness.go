@@ -29,7 +29,7 @@ func answers(j *judge) {
 // mayBeUnknown reports whether nobody knows how a key ended, and a fault of
 // this run explains it.
 func (j *judge) mayBeUnknown(key string) bool {
-	if j.rows[key].State != "unknown" {
+	if j.rows[key].State != "unknown" && !j.saysUnknown(key) {
 		return false
 	}
 	return j.panics(key) || slices.ContainsFunc(j.Faults, func(f history.Fault) bool { return f.LosesOutcomes() })
@@ -45,14 +45,26 @@ func (j *judge) panics(key string) bool {
 func probes(j *judge) {
 	for instance := range j.Setup.Instances {
 		if _, ok := j.backOnPrimary(instance); !ok {
-			j.report(Liveness, "not back", "", "instance %d has served no fresh key by the primary route within %v of the last fault", instance, settleBound)
+			j.report(Liveness, "not back", "", "instance %d has served no fresh key %swithin %v of the last fault", instance, j.byRoute(), settleBound)
 		}
 	}
+}
+
+// byRoute is what is asked of an instance; of somebody else's service no route
+// is known.
+func (j *judge) byRoute() string {
+	if j.Setup.External() {
+		return ""
+	}
+	return "by the primary route "
 }
 
 // backOnPrimary returns how long after the last fault an instance first served
 // a probe by the primary route.
 func (j *judge) backOnPrimary(instance int) (time.Duration, bool) {
+	if j.Setup.External() {
+		return j.servesAgain(instance)
+	}
 	for _, key := range j.keys {
 		op := j.ops[key][0]
 		if op.Kind != history.Probe || op.Instance != instance || !op.OK() || op.Got > j.Healed+settleBound {

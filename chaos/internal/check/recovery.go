@@ -216,7 +216,7 @@ func (j *judge) perSecond() []Second {
 // bounds: in a run that does nothing but kill all nodes and bring them back,
 // the fail-over keeps its times.
 func bounds(j *judge) {
-	if j.Setup.Preset != "cycles" || len(j.Setup.Only) > 0 {
+	if j.Setup.Preset != "cycles" || len(j.Setup.Only) > 0 || j.Setup.External() {
 		return
 	}
 	r, a := j.recovery(), j.availability()

@@ -99,6 +99,17 @@ func (a Action) Mends() bool {
 	return false
 }
 
+// Number is which node or instance an action is done to; 0 for Postgres.
+func (a Action) Number() int {
+	switch a.On() {
+	case "node":
+		return a.Node
+	case "postgres":
+		return 0
+	}
+	return a.Instance
+}
+
 // LosesMemory reports whether a node forgets in an action what it kept.
 func (a Action) LosesMemory() bool {
 	return a.Kind == RestartNode || a.Kind == FlushNode || a.Kind == EvictNode

@@ -170,7 +170,18 @@ type Setup struct {
 	Policy string `json:"policy"`
 	// Lease of the claims.
 	Lease time.Duration `json:"lease,omitempty"`
+	// Target are the URLs of a deployment that somebody else runs; empty: the
+	// run has started its own. Exec is what broke it, or Compose the file of
+	// docker compose.
+	Target  []string `json:"target,omitempty"`
+	Exec    string   `json:"exec,omitempty"`
+	Compose string   `json:"compose,omitempty"`
+	// Recorder is where the recorder listened, if not at a free port.
+	Recorder string `json:"recorder,omitempty"`
 }
+
+// External reports whether somebody else runs the deployment.
+func (s Setup) External() bool { return len(s.Target) > 0 }
 
 // Ledger reports whether the engine has a ledger: a row per key, and fences.
 // The baselines have neither.

@@ -207,3 +207,25 @@ func TestLateStepsKeepTheirDistance(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsImpossibleIsNotDrawn(t *testing.T) {
+	without := Impossible(usual, func(a history.Action) bool { return a.Kind == history.KillNode || a.Kind == history.RestartNode })
+	p := Plan{Preset: "standard", Without: without, Seed: 4, Duration: 10 * time.Minute, Topology: usual}
+	steps, err := p.Steps()
+	if err != nil || len(steps) == 0 {
+		t.Fatalf("%d steps, %v", len(steps), err)
+	}
+	for _, s := range steps {
+		if s.Kind != history.KillNode && s.Kind != history.RestartNode {
+			t.Fatalf("%s was drawn", s.Action)
+		}
+	}
+	p.Preset = "ledger"
+	if _, err := p.Steps(); err == nil || !strings.Contains(err.Error(), "fill-disk") {
+		t.Errorf("a preset of which nothing is possible: %v", err)
+	}
+	p.Preset, p.Only = "standard", []string{"cut-redis"}
+	if _, err := p.Steps(); err == nil {
+		t.Error("an impossible fault was planned")
+	}
+}

@@ -3,8 +3,11 @@ package nemesis
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/redfence/redfence/chaos/internal/history"
 )
 
 // episodes by name.
@@ -47,6 +50,18 @@ func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 // Episodes returns the names of the episodes.
 func Episodes() []string { return slices.Sorted(maps.Keys(episodes)) }
 
+// Impossible returns the episodes that need an action which cannot be done.
+func Impossible(t Topology, can func(history.Action) bool) (names []string) {
+	for _, name := range Episodes() {
+		s := &script{random: rand.New(rand.NewPCG(1, 1)), Topology: t}
+		steps, _ := episodes[name].plan(s, 0)
+		if slices.ContainsFunc(steps, func(step Step) bool { return !can(step.Action) }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // KillsAll reports whether a plan is sure to have all nodes down at once.
 func (p Plan) KillsAll() bool {
 	if len(p.Only) > 0 {
@@ -63,11 +78,18 @@ func (p Plan) named() (names []string, begin string, err error) {
 		return nil, "", fmt.Errorf("chaos: no preset %q; there are %s", p.Preset, strings.Join(Presets(), ", "))
 	}
 	if len(p.Only) == 0 {
-		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(p.Without, name) }), first[p.Preset], nil
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(p.Without, name) })
+		if len(names) == 0 {
+			return nil, "", fmt.Errorf("chaos: no fault of preset %s is possible here; not possible: %s", p.Preset, strings.Join(p.Without, ", "))
+		}
+		return names, first[p.Preset], nil
 	}
 	for _, name := range p.Only {
 		if _, ok := episodes[name]; !ok {
 			return nil, "", fmt.Errorf("chaos: no fault %q; there are %s", name, strings.Join(Episodes(), ", "))
+		}
+		if slices.Contains(p.Without, name) {
+			return nil, "", fmt.Errorf("chaos: %s is not possible here", name)
 		}
 	}
 	return p.Only, "", nil

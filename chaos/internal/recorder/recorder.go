@@ -50,13 +50,18 @@ type outcome struct {
 }
 
 // New starts a recorder that appends to the file and takes the time from
-// clock.
+// clock. It listens at a free port of the loopback interface.
 func New(path string, clock func() time.Duration) (*Recorder, error) {
+	return Listen("127.0.0.1:0", path, clock)
+}
+
+// Listen starts a recorder at an address, as New does.
+func Listen(address, path string, clock func() time.Duration) (*Recorder, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("recorder: %w", err), file.Close())
 	}

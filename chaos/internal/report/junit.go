@@ -13,6 +13,7 @@ type junitSuite struct {
 	Name     string      `xml:"name,attr"`
 	Tests    int         `xml:"tests,attr"`
 	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
 	Time     string      `xml:"time,attr"`
 	Cases    []junitCase `xml:"testcase"`
 }
@@ -21,6 +22,11 @@ type junitCase struct {
 	Class   string        `xml:"classname,attr"`
 	Name    string        `xml:"name,attr"`
 	Failure *junitFailure `xml:"failure"`
+	Skipped *junitSkipped `xml:"skipped"`
+}
+
+type junitSkipped struct {
+	Message string `xml:"message,attr"`
 }
 
 type junitFailure struct {
@@ -36,6 +42,10 @@ func (r Report) JUnit(w io.Writer) error {
 	}
 	for _, kind := range check.Kinds() {
 		c := junitCase{Class: "chaos." + kind.Class.String(), Name: kind.Name + ": " + kind.Says}
+		if why := r.unmade(kind.Name); why != "" {
+			c.Skipped = &junitSkipped{Message: why}
+			suite.Skipped++
+		}
 		for _, v := range r.Result.Violations {
 			if v.Check != kind.Name || v.Class != kind.Class {
 				continue

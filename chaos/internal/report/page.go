@@ -18,6 +18,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"round":   round,
 	"percent": func(share float64) string { return fmt.Sprintf("%.3f %%", 100*share) },
 	"count":   func(r Report, name string) int { return r.count(name) },
+	"unmade":  func(r Report, name string) string { return r.unmade(name) },
 	"upper":   strings.ToUpper,
 	"few":     func(outages []check.Outage) bool { return len(outages) <= mostRows },
 }).Parse(pageSource))

@@ -121,3 +121,25 @@ func TestLongStoryTellsTheMomentThatMatters(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestWhatWasNotCheckedIsSaid: by the text, the page and JUnit, and no zero
+// stands for it.
+func TestWhatWasNotCheckedIsSaid(t *testing.T) {
+	h, _ := broken()
+	h.Setup.Target, h.Setup.Exec = []string{"http://a/orders"}, "./break.sh 'x'"
+	r := New(h, check.Result{Unmade: []check.Unmade{{Check: "double start", Why: "nobody reported"}}}, "")
+	if got := text(t, r); !strings.Contains(got, "not checked             double start: nobody reported") || strings.Contains(got, "double start            0") ||
+		!strings.Contains(got, `-target http://a/orders -exec './break.sh '\''x'\'''`) {
+		t.Error(got)
+	}
+	if page := written(t, r, Report.HTML); !strings.Contains(page, "not checked: nobody reported") || strings.Contains(page, "breaker closed,") {
+		t.Error("the page claims what it cannot know")
+	}
+	var suite junitSuite
+	if err := xml.Unmarshal([]byte(written(t, r, Report.JUnit)), &suite); err != nil {
+		t.Fatal(err)
+	}
+	if c := suite.Cases[0]; suite.Skipped != 1 || c.Skipped == nil || c.Skipped.Message != "nobody reported" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 
@@ -77,10 +78,8 @@ func (r Report) head(b *strings.Builder) {
 	s := r.Setup
 	if s.Rehearsal {
 		fmt.Fprintf(b, "REHEARSAL: no process was killed, nothing was durable.\n")
-		fmt.Fprintf(b, "%d engines over one in-memory ledger and %d miniredis nodes in one process", s.Instances, s.Nodes)
-	} else {
-		fmt.Fprintf(b, "%d engine processes, %d redis-server processes, Postgres", s.Instances, s.Nodes)
 	}
+	b.WriteString(r.Deployment())
 	if !s.Ledger() {
 		fmt.Fprintf(b, "; engine: %s, a baseline", s.Engine)
 	}
@@ -91,18 +90,72 @@ func (r Report) head(b *strings.Builder) {
 	b.WriteString("\n\n")
 }
 
+// Deployment says what the run was done to.
+func (r Report) Deployment() string {
+	s := r.Setup
+	switch {
+	case s.Rehearsal:
+		return fmt.Sprintf("%d engines over one in-memory ledger and %d miniredis nodes in one process", s.Instances, s.Nodes)
+	case s.Compose != "":
+		return fmt.Sprintf("%s of the containers of %s, %d Redis nodes", strings.Join(s.Target, ", "), s.Compose, s.Nodes)
+	case s.External():
+		return fmt.Sprintf("%s with %d Redis nodes, broken by %q", strings.Join(s.Target, ", "), s.Nodes, s.Exec)
+	}
+	return fmt.Sprintf("%d engine processes, %d redis-server processes, Postgres", s.Instances, s.Nodes)
+}
+
+// unmade says why a check could not be made; empty: it was.
+func (r Report) unmade(check string) string {
+	for _, u := range r.Result.Unmade {
+		if u.Check == check {
+			return u.Why
+		}
+	}
+	return ""
+}
+
+// unmadeByReason gives the checks that could not be made, by why, in the order
+// of the first.
+func (r Report) unmadeByReason() iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		told := map[string]bool{}
+		for _, u := range r.Result.Unmade {
+			if told[u.Why] {
+				continue
+			}
+			told[u.Why] = true
+			var checks []string
+			for _, same := range r.Result.Unmade {
+				if same.Why == u.Why {
+					checks = append(checks, same.Check)
+				}
+			}
+			if !yield(u.Why, checks) {
+				return
+			}
+		}
+	}
+}
+
 func (r Report) checks(b *strings.Builder) {
 	f := r.Result.Figures
 	verb := "kills (SIGKILL)"
-	if r.Setup.Rehearsal {
+	switch {
+	case r.Setup.Rehearsal:
 		verb = "nodes closed"
+	case r.Setup.External():
+		verb = "kills, says the hook"
 	}
 	line(b, "requests", "%d for %d keys; %d got the handler's response, %d of them replayed", f.Requests, f.Keys, f.Answered, f.Replays)
 	line(b, verb, "%d of %d faults; %d times all %d nodes were down at once", f.Kills, f.Faults, len(f.Outages), r.Setup.Nodes)
 	if f.Missed > 0 {
 		line(b, "faults that hit nothing", "%d", f.Missed)
 	}
-	line(b, "handler starts", "%d on the primary route, %d on the fallback route", f.Primary, f.Fallback)
+	if r.Setup.External() {
+		line(b, "handler starts", "%d were reported", f.Primary+f.Fallback)
+	} else {
+		line(b, "handler starts", "%d on the primary route, %d on the fallback route", f.Primary, f.Fallback)
+	}
 	if len(f.Holds) > 0 {
 		line(b, "plain locks held", "%d times from the engine, %d from Redlock; %d transfers", f.Holds[history.EngineLock], f.Holds[history.Redlock], f.Transfers)
 	}
@@ -117,9 +170,12 @@ func (r Report) checks(b *strings.Builder) {
 		line(b, "", "%d more, see report.json", more)
 	}
 	for _, kind := range check.Kinds() {
-		if n := r.count(kind.Name); kind.Class == check.Safety && (n > 0 || headline[kind.Name]) {
+		if n := r.count(kind.Name); kind.Class == check.Safety && r.unmade(kind.Name) == "" && (n > 0 || headline[kind.Name]) {
 			line(b, kind.Name, "%d", n)
 		}
+	}
+	for why, checks := range r.unmadeByReason() {
+		line(b, "not checked", "%s: %s", strings.Join(checks, ", "), why)
 	}
 	b.WriteByte('\n')
 }
@@ -149,7 +205,7 @@ func (r Report) count(check string) int {
 func (r Report) figures(b *strings.Builder) {
 	f := r.Result.Figures
 	ledger := "Postgres"
-	if r.Setup.Rehearsal {
+	if r.Setup.Rehearsal || r.Setup.External() {
 		ledger = "the ledger"
 	}
 	if more := len(f.Outages) - shownOutages; more > 0 {
@@ -165,7 +221,9 @@ func (r Report) figures(b *strings.Builder) {
 	}
 	if rec := f.Recovery; rec.Outages > 0 {
 		line(b, "fresh keys served again", "p50 %s, p99 %s after all nodes died, of %d in %d outages", round(rec.Served.P50), round(rec.Served.P99), rec.Served.Count, rec.Outages)
-		line(b, "primary route again", "p50 %s, p99 %s after the quorum was back", round(rec.Primary.P50), round(rec.Primary.P99))
+		if rec.Primary.Count > 0 {
+			line(b, "primary route again", "p50 %s, p99 %s after the quorum was back", round(rec.Primary.P50), round(rec.Primary.P99))
+		}
 	}
 	if a := f.Availability; a.Requests > 0 {
 		line(b, "available", "%.3f %% of %d requests for fresh keys while nodes were down, after the first second", 100*a.Share(), a.Requests)
@@ -175,7 +233,11 @@ func (r Report) figures(b *strings.Builder) {
 		for i, d := range f.Back {
 			back[i] = round(d).String()
 		}
-		line(b, "back on Redis", "%s after the last restart, per instance", strings.Join(back, ", "))
+		name := "back on Redis"
+		if r.Setup.External() {
+			name = "fresh keys served"
+		}
+		line(b, name, "%s after the last fault, per instance", strings.Join(back, ", "))
 	}
 	b.WriteByte('\n')
 }

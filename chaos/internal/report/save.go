@@ -71,11 +71,20 @@ func (r Report) Command() string {
 			args = append(args, name, value)
 		}
 	}
-	args = append(args, "-nodes", fmt.Sprint(s.Nodes), "-instances", fmt.Sprint(s.Instances))
+	args = append(args, "-nodes", fmt.Sprint(s.Nodes))
+	switch {
+	case s.Compose != "":
+		args = append(args, "-driver", "compose", "-compose-file", quoted(s.Compose), "-target", strings.Join(s.Target, ","))
+	case s.External():
+		args = append(args, "-target", strings.Join(s.Target, ","), "-exec", quoted(s.Exec))
+	default:
+		args = append(args, "-instances", fmt.Sprint(s.Instances))
+	}
 	if s.Rate > 0 {
 		add("-rate", fmt.Sprint(s.Rate))
 	}
 	add("-policy", s.Policy)
+	add("-recorder", s.Recorder)
 	if !s.Ledger() {
 		add("-engine", s.Engine)
 	}
@@ -87,6 +96,16 @@ func (r Report) Command() string {
 	}
 	return strings.Join(args, " ")
 }
+
+// quoted is a text as one word for a shell.
+func quoted(text string) string {
+	if !unsafeInShell.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+var unsafeInShell = regexp.MustCompile(`[^A-Za-z0-9_./-]`)
 
 // short is a duration without its zeros.
 func short(d time.Duration) string {

@@ -64,6 +64,9 @@ func (r Report) story(b *strings.Builder, key string, matters time.Duration) {
 
 func effect(e history.Effect) string {
 	text := fmt.Sprintf("%s on %s, %s route, fence %d, execution %s", e.Kind, e.Instance, e.Route, e.Fence, e.Execution)
+	if e.Instance == "" { // somebody else's service tells no more
+		text = fmt.Sprintf("%s, fence %d, execution %s", e.Kind, e.Fence, e.Execution)
+	}
 	if e.Locker != "" {
 		text = fmt.Sprintf("%s by %s, %s lock, fence %d, holder %s, valid until %.3fs, register %d",
 			e.Kind, e.Instance, e.Locker, e.Fence, e.Execution, e.Valid.Seconds(), e.Value)

@@ -35,11 +35,15 @@ func (r Report) timeline() template.HTML {
 	p.end = time.Duration(max(1, len(seconds))) * time.Second
 	p.bars("answered /s", seconds, func(s check.Second) []part { return []part{{"all", s.All}} })
 	p.bars("fresh keys /s", seconds, func(s check.Second) []part { return []part{{"failed", s.Requests - s.Served}, {"served", s.Served}} })
-	p.bars("starts /s", seconds, func(s check.Second) []part { return []part{{"fallback", s.Fallback}, {"primary", s.Primary}} })
-	for i := range r.Setup.Instances {
-		p.breaker(i, r.history)
+	if f := r.Result.Figures; f.Primary+f.Fallback > 0 {
+		p.bars("starts /s", seconds, r.starts)
 	}
-	p.y += rowGap
+	if !r.Setup.External() {
+		for i := range r.Setup.Instances {
+			p.breaker(i, r.history)
+		}
+		p.y += rowGap
+	}
 	p.faults(r.history.Faults)
 	p.axis()
 	height := p.y + 24
@@ -51,6 +55,14 @@ func (r Report) timeline() template.HTML {
 	// Every text below is escaped where it is drawn; the rest are numbers.
 	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="time line of the run">%s%s</svg>`,
 		pictureWidth, height, outages.String(), p.String()))
+}
+
+// starts of handlers by route, which somebody else's service does not tell.
+func (r Report) starts(s check.Second) []part {
+	if r.Setup.External() {
+		return []part{{"all", s.Primary + s.Fallback}}
+	}
+	return []part{{"fallback", s.Fallback}, {"primary", s.Primary}}
 }
 
 func (p *picture) x(t time.Duration) float64 {

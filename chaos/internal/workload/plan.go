@@ -35,7 +35,7 @@ func (l *Load) draw() plan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keys++
-	p := plan{key: fmt.Sprintf("%d-%06d", l.options.Seed, l.keys), work: l.drawWork()}
+	p := plan{key: fmt.Sprintf("%s-%06d", l.options.Prefix, l.keys), work: l.drawWork()}
 	switch n := l.random.Float64(); {
 	case n < 0.15:
 		p.sink = history.Fenced

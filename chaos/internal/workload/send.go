@@ -1,12 +1,15 @@
 package workload
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/redfence/redfence/chaos/internal/history"
@@ -14,10 +17,10 @@ import (
 	"github.com/redfence/redfence/redfencehttp"
 )
 
-// answer is what the instances' handler responds.
+// answer is what the instances' handler responds, and as much of it as others
+// should.
 type answer struct {
-	Key       string `json:"key"`
-	Execution string `json:"execution"`
+	Execution json.RawMessage `json:"execution"`
 }
 
 // send does one request and keeps it.
@@ -43,11 +46,7 @@ func Send(ctx context.Context, client *http.Client, base string, op *history.Op,
 	if other := asked.Get(instance.OtherHeader); other != "" {
 		text = fmt.Sprintf(`{"key":%q,"other":%q}`, op.Key, other)
 	}
-	path := "/work"
-	if op.Asked == history.Transfers {
-		path = "/transfer"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint(base, op.Asked), strings.NewReader(text))
 	if err != nil {
 		op.Err = err.Error()
 		return
@@ -73,8 +72,27 @@ func Send(ctx context.Context, client *http.Client, base string, op *history.Op,
 		return
 	}
 	op.Durable = resp.Header.Get(redfencehttp.DurableHeader) != "false"
-	var a answer
-	if json.Unmarshal(got, &a) == nil {
-		op.Execution = a.Execution
+	op.Execution = executionOf(got)
+}
+
+// endpoint is where a request goes: a URL with a path is another service's.
+func endpoint(base, asked string) string {
+	switch u, err := url.Parse(base); {
+	case err == nil && u.Path != "":
+		return base
+	case asked == history.Transfers:
+		return base + "/transfer"
 	}
+	return base + "/work"
+}
+
+// executionOf is what an answer says that made it: a text or a number. Of one
+// that says nothing it is a digest, by which answers can still be told apart.
+func executionOf(body []byte) string {
+	var a answer
+	var text string
+	if json.Unmarshal(body, &a) == nil && len(a.Execution) > 0 && json.Unmarshal(a.Execution, &text) != nil {
+		text = string(a.Execution)
+	}
+	return cmp.Or(text, fmt.Sprintf("%x", sha256.Sum256(body))[:16])
 }

@@ -17,8 +17,11 @@ import (
 
 // Options say what to send where.
 type Options struct {
-	// Instances are the base URLs of the engine instances.
+	// Instances are the base URLs of the engine instances; of another service
+	// the whole URLs, with their paths.
 	Instances []string
+	// Prefix of the keys.
+	Prefix string
 	// Seed decides keys, duplicates, work times and instances.
 	Seed uint64
 	// Clock gives the time of the run.
@@ -190,7 +193,7 @@ func (l *Load) Final(ctx context.Context) {
 func (l *Load) Probe(ctx context.Context, instance int) history.Op {
 	l.mu.Lock()
 	l.keys++
-	key := fmt.Sprintf("%d-%06d-probe", l.options.Seed, l.keys)
+	key := fmt.Sprintf("%s-%06d-probe", l.options.Prefix, l.keys)
 	l.mu.Unlock()
 	return l.send(ctx, history.Probe, plan{key: key}, instance)
 }
