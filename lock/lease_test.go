@@ -106,7 +106,7 @@ func TestL07_NoReseedWithoutQuorum(t *testing.T) {
 	if h.Context().Err() == nil {
 		t.Error("the lease goes on")
 	}
-	eventually(t, time.Second, func() error { return noKeys(servers, guardedPrefix) })
+	eventually(t, 2*testMaxTTL, func() error { return noKeys(servers, guardedPrefix) })
 }
 
 func TestL14_CutOffFromAllNodes(t *testing.T) {

@@ -75,11 +75,14 @@ func (m *multi) lose(cause error) {
 	if !m.end(cause) {
 		return
 	}
-	time.AfterFunc(time.Until(m.ValidUntil()), func() {
-		for _, part := range m.parts {
-			ReleaseLater(part)
-		}
-	})
+	time.AfterFunc(time.Until(m.ValidUntil()), m.giveBack)
+}
+
+// giveBack releases what is left, and does not wait for it.
+func (m *multi) giveBack() {
+	for _, part := range m.parts {
+		ReleaseLater(part)
+	}
 }
 
 // end ends the lease once; false: it had ended.
@@ -144,6 +147,7 @@ func (m *multi) Release(ctx context.Context) error {
 	case again:
 		return nil
 	case !ended:
+		m.giveBack()
 		return &Error{Op: opRelease, Name: m.name, Reason: ErrLost}
 	}
 	return releaseAll(ctx, m.parts)
