@@ -39,7 +39,7 @@ func (r *Redlock) try(ctx context.Context, name string, o Options) (*held, error
 
 // acquireCall prepares the acquire of one try on every node.
 func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call {
-	c := newCall(opAcquire, r.nodes, readAcquire)
+	c := r.newCall(opAcquire, readAcquire)
 	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
 	if r.guard == nil {
 		c.brief = r.brief

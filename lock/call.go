@@ -31,9 +31,10 @@ type reader func(s *slot, value any) (vote, error)
 // answers that come later are still read, and a grant that arrives after the call
 // was given up is undone.
 type call struct {
-	kind  string // opAcquire, opExtend, opRelease, opRaise
-	nodes []*node.Node
-	read  reader
+	kind   string // opAcquire, opExtend, opRelease, opRaise
+	nodes  []*node.Node
+	read   reader
+	timers *timers
 	// undo, if set, is called outside the mutex for each node that granted,
 	// or may have granted, something to a call that was given up.
 	undo func(s *slot, certain bool)
@@ -60,8 +61,12 @@ type call struct {
 	slots   []slot
 }
 
-func newCall(kind string, nodes []*node.Node, read reader) *call {
-	c := &call{kind: kind, nodes: nodes, read: read, decided: make(chan struct{}), slots: make([]slot, len(nodes))}
+func (r *Redlock) newCall(kind string, read reader) *call {
+	return newCall(kind, r.nodes, &r.timers, read)
+}
+
+func newCall(kind string, nodes []*node.Node, t *timers, read reader) *call {
+	c := &call{kind: kind, nodes: nodes, timers: t, read: read, decided: make(chan struct{}), slots: make([]slot, len(nodes))}
 	for i := range c.slots {
 		s := &c.slots[i]
 		s.call, s.i, s.op.To = c, i, s

@@ -60,7 +60,7 @@ func (h *held) extend(e *extension) {
 	h.acquired.askRest()
 	start := time.Now()
 	value := valueOf(h.token, h.r.cfg.Owner, h.fence)
-	c := newCall(opExtend, h.r.nodes, readChange)
+	c := h.r.newCall(opExtend, readChange)
 	c.command(extendScript, extendScript.Command([]string{h.key}, value, h.ttl.Milliseconds()))
 	c.late = func(s *slot) { h.seed(s, value) }
 	err := h.r.run(context.Background(), c, h.key, h.ttl)

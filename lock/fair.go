@@ -30,7 +30,7 @@ func (r *Redlock) newPlace(name string) *place {
 // before this waiter. Nodes that do not answer have nobody: fairness may
 // suffer from an outage, availability may not.
 func (p *place) first(ctx context.Context) bool {
-	c := newCall("line up", p.r.nodes, func(_ *slot, value any) (vote, error) {
+	c := p.r.newCall("line up", func(_ *slot, value any) (vote, error) {
 		if value == int64(0) {
 			return yes, nil
 		}

@@ -122,7 +122,7 @@ func (g *guard) knownTo(fence int64) int {
 }
 
 func (r *Redlock) raiseCall(fence int64) *call {
-	c := newCall(opRaise, r.nodes, func(s *slot, value any) (vote, error) {
+	c := r.newCall(opRaise, func(s *slot, value any) (vote, error) {
 		text, _ := value.(string)
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < fence {

@@ -237,7 +237,7 @@ func (h *held) giveBack() {
 // releaseCall prepares the release. It follows, in each node's queue, whatever
 // was sent for the lease before. A node that does not answer gets it later.
 func (h *held) releaseCall() *call {
-	c := newCall(opRelease, h.r.nodes, readRelease)
+	c := h.r.newCall(opRelease, readRelease)
 	c.neverAsked(h.acquired)
 	c.command(releaseScript, releaseScript.Command([]string{h.key}, h.token, h.r.channel(h.name)))
 	c.failed = func(s *slot) { h.r.clean(s.node(), h.key, h.token, false) }

@@ -139,7 +139,7 @@ func (r *Redlock) Break(ctx context.Context, name, by string) (State, error) {
 	if s.token == "" {
 		return s, &Error{Op: "break", Name: name, Reason: ErrNotHeld}
 	}
-	c := newCall(opRelease, r.nodes, readRelease)
+	c := r.newCall(opRelease, readRelease)
 	c.command(releaseScript, releaseScript.Command([]string{r.key(name)}, s.token, r.channel(name)))
 	err = c.decide(ctx, r.cfg.NodeTimeout)
 	r.cfg.Observer.Observe(observe.LockBroken{

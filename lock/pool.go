@@ -144,16 +144,12 @@ func (r *Redlock) viaRedsync(c *call, key string, ttl time.Duration) error {
 
 // decide sends the round and waits for its verdict, for at most limit.
 func (c *call) decide(ctx context.Context, limit time.Duration) error {
-	deadline := deadlines.Get().(*time.Timer)
 	patience := limit
 	if c.spares > 0 {
 		patience = limit / hedgeShare
 	}
-	deadline.Reset(patience)
-	defer func() {
-		deadline.Stop()
-		deadlines.Put(deadline)
-	}()
+	deadline := c.timers.start(patience)
+	defer c.timers.stop(deadline)
 	c.send()
 	ended := c.wait(ctx, deadline)
 	if !ended && patience < limit {
@@ -183,12 +179,23 @@ func (c *call) wait(ctx context.Context, deadline *time.Timer) bool {
 	return true
 }
 
-// deadlines are idle timers.
-var deadlines = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
+// timers keeps the idle ones of one locker. They are not shared by all lockers
+// of the program: a timer of one bubble of testing/synctest must not get into
+// another.
+type timers struct{ idle sync.Pool }
+
+func (t *timers) start(d time.Duration) *time.Timer {
+	if timer, ok := t.idle.Get().(*time.Timer); ok {
+		timer.Reset(d)
+		return timer
+	}
+	return time.NewTimer(d)
+}
+
+func (t *timers) stop(timer *time.Timer) {
+	timer.Stop()
+	t.idle.Put(timer)
+}
 
 // run runs an acquire or an extension to its verdict; nil means that it was
 // won: nothing is held that redsync has not counted. The call's own count says

@@ -210,7 +210,7 @@ var errBroken = errors.New("broken")
 func judge(n int, votes []vote, order []int) (outcome, bool) {
 	r := newRedlock(new(node.Set), Config{Unguarded: true}.withDefaults())
 	r.redsync = redsyncOver(n)
-	c := newCall(opAcquire, make([]*node.Node, n), func(_ *slot, value any) (vote, error) {
+	c := newCall(opAcquire, make([]*node.Node, n), new(timers), func(_ *slot, value any) (vote, error) {
 		if value == nil {
 			return failed, errBroken
 		}

@@ -32,6 +32,7 @@ type Redlock struct {
 
 	subscriber *subscriber
 	queues     *queues
+	timers     timers
 }
 
 var _ Locker = (*Redlock)(nil)
