@@ -202,6 +202,44 @@ func TestFollowerOfALeaderWithoutFingerprint(t *testing.T) {
 	}
 }
 
+// a call whose key is looked up for another request, which may be the wrong
+// one, is not told that its own is: the row tells.
+func TestMismatchIsTheRowsToTell(t *testing.T) {
+	m := &slowReads{Memory: fallback.NewMemory(), in: make(chan struct{}, 10), out: make(chan struct{})}
+	e := newMemoryEngine(t, func(cfg *Config) { cfg.Ledger = m; cfg.NearCache = -1 })
+	ask := func(request string) (Result, error) {
+		fp := Fingerprint{Version: 1, Sum: []byte(request)}
+		return e.Do(t.Context(), Request{ID: "k", Fingerprint: fp}, func(context.Context, *Execution) (Response, error) {
+			return Response{Body: []byte(request)}, nil
+		})
+	}
+	_, err := ask("right")
+	must(t, err)
+	must(t, e.ForceRoute("fallback"))
+	m.slow.Store(true)
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, err := ask("wrong") // leads
+		if !errors.Is(err, ErrMismatch) {
+			t.Errorf("the wrong request: %v", err)
+		}
+	})
+	<-m.in
+	group.Go(func() {
+		res, err := ask("right")
+		if err != nil || string(res.Response.Body) != "right" {
+			t.Errorf("the right request: %q, %v", res.Response.Body, err)
+		}
+	})
+	select {
+	case <-m.in: // it reads the row, and not the other call
+	case <-time.After(patience):
+		t.Error("the right request did not look itself")
+	}
+	close(m.out)
+	group.Wait()
+}
+
 type slowReads struct {
 	*fallback.Memory
 	slow    atomic.Bool

@@ -116,10 +116,10 @@ func (e *Engine) joinOrLead(ctx context.Context, c *call) (Result, error) {
 		case fl == nil:
 			return e.lead(ctx, waitCtx, c, nil)
 		}
-		switch compareCalls(fl.fp, c.req.Fingerprint) {
-		case differs:
+		switch m := compareCalls(fl.fp, c.req.Fingerprint); {
+		case m == differs && fl.started():
 			return Result{}, ErrMismatch
-		case cannotTell: // the record will
+		case m != same: // the record will tell, also which of the two is wrong
 			return e.lead(ctx, waitCtx, c, nil)
 		}
 		switch fl.follow(waitCtx, noWait) {

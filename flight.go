@@ -127,6 +127,14 @@ func (fl *flight) waits() {
 	}
 }
 
+// started reports whether the leader's handler has started: the row carries
+// the leader's fingerprint.
+func (fl *flight) started() bool {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	return fl.stage&inHandler != 0
+}
+
 func (fl *flight) takes() bool {
 	fl.mu.Lock()
 	open := fl.open
