@@ -83,8 +83,8 @@ func (e *Engine) lockCall(name string, opts []lock.Option) (*call, error) {
 	if o.TTL < minLease {
 		list.Add("TTL %v is below %v", o.TTL, minLease)
 	}
-	if o.MaxHold < 0 {
-		list.Add("MaxHold %v is negative", o.MaxHold)
+	if o.MaxHold != 0 && o.MaxHold < minLease {
+		list.Add("MaxHold %v is below %v; 0 is none", o.MaxHold, minLease)
 	}
 	if err := list.Err(); err != nil {
 		return nil, &lock.Error{Op: "acquire", Name: name, Reason: err}
@@ -94,7 +94,7 @@ func (e *Engine) lockCall(name string, opts []lock.Option) (*call, error) {
 	}
 	key := Key{ID: name}.in(lockNamespace)
 	return &call{engine: e, req: Request{ID: name}, key: key, digest: key.Digest(), policy: Policy{
-		OnAbandoned: Retry, Lease: o.TTL, MaxProcessing: max(o.MaxHold, o.TTL), MaxAttempts: math.MaxInt32, Retention: Forever, Wait: NoWait,
+		OnAbandoned: Retry, Lease: min(o.TTL, o.MaxHold), MaxProcessing: o.MaxHold, MaxAttempts: math.MaxInt32, Retention: Forever, Wait: NoWait,
 	}}, nil
 }
 
