@@ -22,7 +22,8 @@ const defaultLockTTL = 10 * time.Second
 // Acquire waits until it holds the named lock, or ctx ends. The lock is a
 // claim of the ledger (R18): it goes on through a Redis outage, its fences are
 // from one sequence for every name, and a holder that dies is followed when
-// its TTL (lock.WithTTL, 10 s by default, at least 100 ms) has lapsed. Waiters
+// its TTL (lock.WithTTL, 10 s by default) has lapsed; it and lock.WithMaxHold are
+// at least 100 ms. Waiters
 // of one process queue up. Errors match lock.ErrNotAcquired and its kinds;
 // lock.ErrNoQuorum means that the ledger could not be asked.
 func (e *Engine) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Lease, error) {

@@ -33,6 +33,8 @@
 //   - What a failed or abandoned try has left on a node is removed, under that
 //     try's own token, as soon as the node answers; else it lapses with its TTL.
 //   - A hung node costs neither time, nor goroutines in proportion to the load.
+//     Unguarded, those who ask while it begins to hang wait an eighth of
+//     NodeTimeout for it.
 //
 // # Caveats
 //

@@ -54,17 +54,16 @@ const renewals = 3
 
 // hold makes the lease of a call that was won.
 func (r *Redlock) hold(ctx context.Context, name, token string, fence int64, o Options, c *call, until time.Time) *held {
-	h := &held{r: r, since: time.Now(), name: name, key: r.key(name), token: token, fence: fence, ttl: o.TTL, acquired: c, until: until}
+	h := &held{r: r, since: time.Now(), name: name, key: r.key(name), token: token, fence: fence, ttl: o.TTL, acquired: c}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.due = time.Now().Add(o.TTL / renewals)
-	h.timer = time.AfterFunc(o.TTL/spreadShare, h.tick)
 	if o.MaxHold > 0 {
 		h.limit = time.Now().Add(o.MaxHold)
-		h.until = h.within(until)
-		h.setTimer()
 	}
+	h.until = h.within(until)
+	h.due = time.Now().Add(o.TTL / renewals)
+	h.timer = time.AfterFunc(min(o.TTL/spreadShare, time.Until(h.until)), h.tick)
 	if o.Warn != nil {
 		h.early = o.WarnBefore
 		h.warn = time.AfterFunc(time.Until(h.until)-h.early, func() { h.warned(o.Warn) })

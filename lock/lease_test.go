@@ -278,6 +278,24 @@ func TestL19_MaxHold(t *testing.T) {
 	eventually(t, 500*time.Millisecond, func() error { return noKeys(servers, guardedPrefix) })
 }
 
+// TestLostSignalOfALateGrant: it comes at the end of the validity, also when most
+// of the TTL had passed before the lock was had.
+func TestLostSignalOfALateGrant(t *testing.T) {
+	t.Parallel()
+	servers := deploy(t, 3)
+	r := locker(t, clientsOf(servers), Config{})
+	o := Options{TTL: time.Hour}
+	c := r.acquireCall(r.key("x"), newToken(), valueOf(newToken(), "me", 0), o.TTL)
+	until := time.Now().Add(20 * time.Millisecond)
+	h := r.hold(t.Context(), "x", newToken(), 1, o, c, until)
+	select {
+	case <-h.Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("no signal 5 s after the end of the validity")
+	}
+	wants(t, context.Cause(h.Context()), ErrLost)
+}
+
 // TestEarlyLossKeepsRivalsOut: a lease that a renewal finds lost is over at once
 // for its holder, but a holder that does not look relies on ValidUntil. The lock is
 // on a bare majority, one of whose nodes then loses its memory.

@@ -1,7 +1,5 @@
 package lock
 
-import "github.com/redfence/redfence/internal/node"
-
 // An unguarded acquire asks a majority first, and the rest of the nodes only when
 // that has not granted: a majority decides, and the votes of the others would
 // change nothing (in the literature on Paxos: a thrifty quorum; Moraru, Andersen
@@ -26,16 +24,14 @@ const hedgeShare = 8
 // and so mostly get a clear verdict.
 func (r *Redlock) spareRest(c *call) {
 	rest := len(c.slots) - r.set.Quorum()
-	spare := func(unless func(*node.Node) bool) {
+	for _, prompt := range []bool{false, true} {
 		for i := len(c.slots) - 1; i >= 0 && c.spares < rest; i-- {
-			if s := &c.slots[i]; !s.spare && !unless(r.nodes[i]) {
+			if s := &c.slots[i]; !s.spare && r.nodes[i].Prompt() == prompt {
 				s.spare = true
 				c.spares++
 			}
 		}
 	}
-	spare((*node.Node).Prompt)
-	spare(func(*node.Node) bool { return false })
 }
 
 // askRest asks the nodes that were spared, unless the call has been given up or

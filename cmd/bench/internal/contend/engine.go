@@ -20,7 +20,7 @@ const noNearCache = -1
 // Engine is Do of our engine on the primary route, with replays from Redis.
 var Engine = DoContender{
 	Name:    "redfence",
-	Options: "Engine.Do, primary route: cache and Redlock on all nodes, Postgres ledger; near cache off, secret set; pgx pool of 16 connections",
+	Options: "Engine.Do, primary route: cache and Redlock on a majority of the nodes, Postgres ledger; near cache off, secret set; pgx pool of 16 connections",
 	Open: func(ctx context.Context, s Servers) (Doer, error) {
 		return OpenEngine(ctx, s, noNearCache)
 	},
