@@ -63,7 +63,13 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
 	if err := p.initialise(ctx); err != nil {
 		return nil, errors.Join(err, home.remove())
 	}
+	return p.launch(ctx)
+}
+
+// launch starts a server for the first time, on a port that it finds.
+func (p *Postgres) launch(ctx context.Context) (*Postgres, error) {
 	register(p)
+	var err error
 	for range 5 { // another program may take the port between our look and the start
 		if p.port, err = reservePort(); err != nil {
 			break
@@ -100,44 +106,6 @@ func serverUser() (*syscall.Credential, error) {
 }
 
 func (p *Postgres) data() string { return p.folder.join("data") }
-
-// initialise runs initdb in folders that belong to the server's user.
-func (p *Postgres) initialise(ctx context.Context) error {
-	secret := p.folder.join("password")
-	if err := os.WriteFile(secret, []byte(p.password), 0o600); err != nil {
-		return fmt.Errorf("servers: write the password file: %w", err)
-	}
-	for _, dir := range []string{p.data(), p.folder.join("socket")} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return fmt.Errorf("servers: make %s: %w", dir, err)
-		}
-	}
-	if p.cred != nil {
-		for _, path := range []string{secret, p.data(), p.folder.join("socket")} {
-			if err := os.Chown(path, int(p.cred.Uid), int(p.cred.Gid)); err != nil {
-				return fmt.Errorf("servers: hand %s to Postgres' user: %w", path, err)
-			}
-		}
-	}
-	initdb, err := spawn(spec{
-		path: filepath.Join(p.binaries, "initdb"),
-		args: []string{"--pgdata", p.data(), "--no-locale", "--encoding", "UTF8", "--no-sync",
-			"--username", "postgres", "--auth", "password", "--pwfile", secret},
-		dir: p.data(), log: p.folder.join("initdb.log"), cred: p.cred,
-	})
-	if err != nil {
-		return err
-	}
-	select {
-	case <-initdb.done:
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("servers: initdb: %w", ctx.Err()), initdb.kill())
-	}
-	if initdb.err != nil {
-		return fmt.Errorf("servers: initdb: %w: %s", initdb.err, initdb.logTail())
-	}
-	return nil
-}
 
 // start runs the postmaster and waits until it answers. The caller holds mu or
 // is the only one to know p.

@@ -17,6 +17,9 @@ import (
 	"github.com/redfence/redfence/internal/servers"
 )
 
+// StandbyName is what a standby calls itself to its primary.
+const StandbyName = servers.StandbyName
+
 // PostgresServer is a database for a test or a program, on a server of its own
 // or on a shared one.
 type PostgresServer struct {
@@ -105,6 +108,25 @@ func OwnPostgres(t testing.TB) *PostgresServer {
 	return server
 }
 
+// Standby returns a streaming standby of a server that [OwnPostgres] returned.
+// Its name in synchronous_standby_names is [StandbyName].
+func Standby(t testing.TB, primary *PostgresServer) *PostgresServer {
+	t.Helper()
+	if primary.own == nil {
+		t.Fatal(primary.refuse)
+	}
+	own, err := primary.own.StartStandby(t.Context())
+	if err != nil {
+		unavailable(t, err)
+	}
+	t.Cleanup(func() {
+		if err := own.Close(); err != nil {
+			t.Errorf("close the standby: %v", err)
+		}
+	})
+	return &PostgresServer{own: own, url: own.URL()}
+}
+
 // newDatabase creates a database through the admin URL and drops it at the
 // end of the test.
 func newDatabase(t testing.TB, admin string, refuse error) *PostgresServer {
@@ -172,6 +194,12 @@ func (p *PostgresServer) Resume() error { return p.harm((*servers.Postgres).Resu
 // Restart kills the server if it runs and starts it again with its data on the
 // same port.
 func (p *PostgresServer) Restart() error { return p.harm((*servers.Postgres).Restart) }
+
+// Promote makes a standby a primary and returns when it takes writes. Its old
+// primary is not told.
+func (p *PostgresServer) Promote(ctx context.Context) error {
+	return p.harm(func(own *servers.Postgres) error { return own.Promote(ctx) })
+}
 
 // Close ends a server of one's own; another's stays. It is idempotent.
 func (p *PostgresServer) Close() error {
