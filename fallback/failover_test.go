@@ -1,0 +1,235 @@
+package fallback_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/testenv"
+	"github.com/redfence/redfence/observe"
+)
+
+// TestFailOverUnderLoad: two hosts in the DSN, the second a synchronous
+// standby. The primary is killed under load and the standby promoted. The open
+// ledger goes on by itself: everything acknowledged is there, fences go on far
+// above, claims in flight are completed and take-overs rest. The old primary
+// comes back as a primary: it confirms nothing to whoever meets it first.
+func TestFailOverUnderLoad(t *testing.T) {
+	t.Parallel()
+	primary := testenv.OwnPostgres(t)
+	standby := testenv.Standby(t, primary)
+	hosts := bothHosts(t, primary, standby)
+	adopted := make(chan observe.LedgerAdopted, 10)
+	l := openLedger(t, newPool(t, hosts), brisk, func(c *fallback.Config) {
+		c.Observer = observe.Func(func(e observe.Event) {
+			if a, ok := e.(observe.LedgerAdopted); ok {
+				adopted <- a
+			}
+		})
+	})
+	follow(t, primary)
+	brief := holdPolicy()
+	brief.Takeover, brief.Lease = fallback.Retry, 10*time.Millisecond
+	lapsed := newRequest(brief)
+	stale := mustClaim(t, l, lapsed)
+
+	load := startClaims(t, l)
+	load.granted(0, mustClaim(t, l, newRequest(holdPolicy()))) // in flight until the end
+	eventually(t, "keys are served", func() bool { return load.count() > 100 })
+	if err := primary.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	before := load.turn()
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "keys are served by the other server", func() bool { return load.count() > 100 })
+	load.stop()
+
+	if lowest := load.lowest; lowest < before+1<<32 {
+		t.Errorf("fence %d after %d: the new timeline was not noticed", lowest, before)
+	}
+	if len(adopted) != 1 {
+		t.Errorf("adopted %d times", len(adopted))
+	}
+	load.check(t, l)
+	again := lapsed
+	again.Token = fallback.NewToken()
+	if v, err := l.TakeOver(t.Context(), again, stale.Fence); err != nil || v.Granted != nil || !v.Row.Lapsed() {
+		t.Errorf("a take-over before the longest lease has ended: %+v, %v", v, err)
+	}
+	if err := primary.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	confirmsNothing(t, hosts, load)
+}
+
+// bothHosts returns a DSN that leads to whichever of the two takes writes.
+func bothHosts(t *testing.T, first, second *testenv.PostgresServer) string {
+	t.Helper()
+	u, err := url.Parse(first.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := url.Parse(second.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host += "," + other.Host
+	u.RawQuery += "&target_session_attrs=read-write"
+	return u.String()
+}
+
+// follow makes the primary acknowledge nothing that its standby does not have.
+func follow(t *testing.T, primary *testenv.PostgresServer) {
+	t.Helper()
+	newStandbySetting(t, primary.URL())(testenv.StandbyName)
+	pool := newPool(t, primary.URL())
+	defer pool.Close()
+	eventually(t, "the standby is synchronous", func() bool {
+		var state string
+		err := pool.QueryRow(t.Context(), "SELECT sync_state FROM pg_stat_replication").Scan(&state)
+		return err == nil && state == "sync"
+	})
+}
+
+// confirmsNothing: a ledger that is opened when the old primary is back meets
+// it first. It grants neither a fresh key nor one that the other server has
+// completed since, which it has never heard of.
+func confirmsNothing(t *testing.T, hosts string, load *claims) {
+	t.Helper()
+	pool := newPool(t, hosts)
+	l := openLedger(t, pool, brisk, func(c *fallback.Config) { c.Migrate = false })
+	var timeline string
+	err := pool.QueryRow(t.Context(), "SELECT timeline FROM idempotency_meta").Scan(&timeline)
+	if err != nil || timeline != "00000001" {
+		t.Fatalf("not the old primary, the test shows nothing: timeline %q, %v", timeline, err)
+	}
+	var wg sync.WaitGroup
+	for _, r := range []fallback.ClaimRequest{newRequest(holdPolicy()), load.last} {
+		wg.Go(func() {
+			r.Token = fallback.NewToken()
+			if v, err := l.Claim(t.Context(), r); !errors.Is(err, fallback.ErrUnconfirmed) {
+				t.Errorf("the old primary says: %+v, %v", v, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// claims are a load of claims and completions, and what it was told.
+type claims struct {
+	stop func() // returns when nothing is under way
+
+	mu        sync.Mutex
+	claimed   map[fallback.Digest]fallback.Ref // and not known to be completed
+	completed map[fallback.Digest]string
+	last      fallback.ClaimRequest // of those that were completed
+	served    int                   // since the last turn
+	turns     int
+	lowest    int64 // fence of a claim that began after the last turn
+	highest   int64
+}
+
+func startClaims(t *testing.T, l fallback.Ledger) *claims {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &claims{claimed: make(map[fallback.Digest]fallback.Ref), completed: make(map[fallback.Digest]string)}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				err := c.one(t, l)
+				if err != nil && !errors.Is(err, fallback.ErrUnavailable) && !errors.Is(err, fallback.ErrUnconfirmed) {
+					t.Errorf("a fail-over is told as %v", err)
+				}
+			}
+		})
+	}
+	c.stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(c.stop)
+	return c
+}
+
+// one claims a key and completes it.
+func (c *claims) one(t *testing.T, l fallback.Ledger) error {
+	turn := c.turnNow()
+	r := newRequest(holdPolicy())
+	v, err := l.Claim(t.Context(), r)
+	if err != nil {
+		return err
+	}
+	if v.Granted == nil {
+		t.Errorf("a fresh key is not granted: %+v", v.Row)
+		return nil
+	}
+	ref := refOf(r, v.Granted.Fence)
+	c.granted(turn, ref)
+	_, err = l.Complete(t.Context(), fallback.Completion{Ref: ref, Response: []byte(r.Key.ID)})
+	if err == nil {
+		c.done(turn, r)
+	}
+	return err
+}
+
+func (c *claims) granted(turn int, ref fallback.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claimed[ref.Digest] = ref
+	c.highest = max(c.highest, ref.Fence)
+	if turn == c.turns && (c.lowest == 0 || ref.Fence < c.lowest) {
+		c.lowest = ref.Fence
+	}
+}
+
+func (c *claims) done(turn int, r fallback.ClaimRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.claimed, r.Digest)
+	c.completed[r.Digest] = r.Key.ID
+	if turn == c.turns {
+		c.last = r
+		c.served++
+	}
+}
+
+func (c *claims) turnNow() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.turns
+}
+
+// turn begins to count afresh, and returns the largest fence so far.
+func (c *claims) turn() (highest int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turns++
+	c.served, c.lowest = 0, 0
+	return c.highest
+}
+
+// count returns how many keys were completed since the last turn.
+func (c *claims) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.served
+}
+
+// check looks for everything acknowledged, and completes the claims of which
+// no completion was.
+func (c *claims) check(t *testing.T, l fallback.Ledger) {
+	t.Helper()
+	for d, response := range c.completed {
+		if row := mustRead(t, l, d); row.State != fallback.Completed || string(row.Response) != response {
+			t.Fatalf("an acknowledged response is lost: %+v", row)
+		}
+	}
+	for _, ref := range c.claimed {
+		if _, err := l.Complete(t.Context(), fallback.Completion{Ref: ref, Response: []byte("late")}); err != nil {
+			t.Errorf("a claim in flight: %v", err)
+		}
+	}
+}
