@@ -56,14 +56,20 @@ func (l *load) run(t *testing.T, callers int, stop <-chan struct{}) {
 }
 
 func (l *load) call(t *testing.T, in *instance, id string) {
+	if l.do(t, in, id) != nil {
+		l.refused.Add(1)
+	}
+}
+
+// do makes one call and compares its answer with the first of its key.
+func (l *load) do(t *testing.T, in *instance, id string) error {
 	res, err := in.Do(t.Context(), Request{ID: id}, func(_ context.Context, ex *Execution) (Response, error) {
 		n, _ := l.starts.LoadOrStore(id, new(atomic.Int64))
 		n.(*atomic.Int64).Add(1)
 		return Response{Body: fmt.Append(nil, id, " fence ", ex.Fence())}, nil
 	})
 	if err != nil {
-		l.refused.Add(1)
-		return
+		return err
 	}
 	l.served.Add(1)
 	if res.Durable {
@@ -72,6 +78,7 @@ func (l *load) call(t *testing.T, in *instance, id string) {
 			t.Errorf("key %s: %q after %q", id, body, first)
 		}
 	}
+	return nil
 }
 
 // check: no key was started twice, and every durable answer is still given.
