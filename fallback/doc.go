@@ -37,7 +37,8 @@
 // lease that was granted before has ended. A database that was restored
 // elsewhere is refused until an operator calls Adopt.
 //
-// The SQL is written for PostgreSQL 14 to 18 and tested on 15.
+// The SQL is written for PostgreSQL 14 to 18 and tested on 15; the others were
+// not run.
 //
 // # Rights
 //
