@@ -138,7 +138,8 @@ func TestOneSweeper(t *testing.T) {
 		}()
 		eventually(t, "one sweeps", func() bool {
 			var waits int
-			err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&waits)
+			err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits)
 			return err == nil && waits == 1
 		})
 		if s, err := l.SweepOnce(t.Context(), 0); err != nil || !s.Skipped {
