@@ -28,8 +28,8 @@
 //
 // Behind a pooler in transaction mode, set default_query_exec_mode=exec in the
 // DSN: prepared statements are then not kept. Wake-ups need a direct address
-// there (Config.Listen); without one waiters poll. The conformance suite has been
-// run through PgBouncer 1.18 like this.
+// there (Config.Listen); without one waiters poll. The conformance suite is run
+// through PgBouncer like this (tested with 1.18).
 //
 // With several hosts in the DSN, put target_session_attrs=read-write into it. A
 // standby is refused. When a standby of the same system has become the primary

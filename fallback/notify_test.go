@@ -23,6 +23,11 @@ func TestWakeAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t).URL()
 	owner, waiter := openLedger(t, newPool(t, url)), openLedger(t, newPool(t, url))
+	wakesAcross(t, owner, waiter)
+}
+
+func wakesAcross(t *testing.T, owner, waiter *fallback.Postgres) {
+	t.Helper()
 	d := newRequest(holdPolicy()).Digest
 	// The owner has to have heard of the wish; the two listeners start on their
 	// own time, so wish and wake until it works.

@@ -2,7 +2,8 @@
 # Installs what the demo or the tests need and this machine lacks:
 #   setup.sh demo   redis-server, postgresql
 #   setup.sh test   the same, a C compiler with its headers for go test -race,
-#                   curl for the commands of the README, spin for spec/
+#                   curl for the commands of the README, spin for spec/,
+#                   pgbouncer for the ledger behind a pooler
 # Quick when nothing is missing. Says what it installs before it does. The
 # services that the packages bring are left stopped: demo and tests start
 # servers of their own.
@@ -40,6 +41,7 @@ if [ "$purpose" = test ]; then
 	have_compiler || missing+=(gcc libc6-dev)
 	have curl || missing+=(curl)
 	have spin || missing+=(spin)
+	have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer)
 fi
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
@@ -77,7 +79,7 @@ root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-reco
 if [ -d /run/systemd/system ]; then
 	for package in "${missing[@]}"; do
 		case $package in
-		redis-server | postgresql) root systemctl disable --now "$package" || echo "setup: $package stays enabled" >&2 ;;
+		redis-server | postgresql | pgbouncer) root systemctl disable --now "$package" || echo "setup: $package stays enabled" >&2 ;;
 		esac
 	done
 fi

@@ -1,5 +1,5 @@
-// Package servers starts real redis-server and postgres processes in temporary
-// folders, on free loopback ports, and sees to it that they end.
+// Package servers starts real redis-server, postgres and pgbouncer processes in
+// temporary folders, on free loopback ports, and sees to it that they end.
 //
 // # Guarantees
 //

@@ -127,6 +127,22 @@ func Standby(t testing.TB, primary *PostgresServer) *PostgresServer {
 	return &PostgresServer{own: own, url: own.URL()}
 }
 
+// Pooler returns the URL of a database through a pgbouncer of the test's own
+// in transaction mode, and with the setting that such a pooler asks of pgx.
+func Pooler(t testing.TB, database *PostgresServer) string {
+	t.Helper()
+	pooler, err := servers.StartPooler(t.Context(), database.URL())
+	if err != nil {
+		unavailable(t, err)
+	}
+	t.Cleanup(func() {
+		if err := pooler.Close(); err != nil {
+			t.Errorf("close pgbouncer: %v", err)
+		}
+	})
+	return pooler.URL() + "&default_query_exec_mode=exec"
+}
+
 // newDatabase creates a database through the admin URL and drops it at the
 // end of the test.
 func newDatabase(t testing.TB, admin string, refuse error) *PostgresServer {
