@@ -74,8 +74,7 @@ func (b *bench) round(ctx context.Context, p preset, e *entry, label string) (re
 	spent := b.cluster.cpu(ctx) - before
 	stop()
 	got := report.NewRound(sample)
-	// The servers also worked during the warm-up.
-	got.ServerCPU = time.Duration(float64(spent) * p.round.Seconds() / (p.round + p.warm).Seconds())
+	got.ServerCPU = p.measured(spent)
 	got.Checks, got.Broken = job.Check.Made(), job.Check.Broken()
 	if e.figures != nil {
 		got.Figures = e.figures()
@@ -88,6 +87,11 @@ func verdict(r report.Round, check *work.Check) error {
 	if err := check.Err(); err != nil {
 		return err
 	}
+	return tooManyFailed(r)
+}
+
+// tooManyFailed allows a failure in a thousand operations.
+func tooManyFailed(r report.Round) error {
 	if r.Failed > 0 && float64(r.Failed) > r.Ops/1000 {
 		return fmt.Errorf("%d operations failed, the first: %s", r.Failed, r.FirstError)
 	}

@@ -79,11 +79,11 @@ func TestHandOffBetweenProcesses(t *testing.T) {
 
 func TestEachProblemOfTheCommandLineIsTold(t *testing.T) {
 	var out, notes bytes.Buffer
-	code := run([]string{"-preset", "slow", "-target", "P99", "-redis", "a:1,b:2", "-scenario", "nap", "-html", "nowhere/x.html"}, &out, &notes)
+	code := run([]string{"-preset", "slow", "-target", "P99", "-redis", "a:1,b:2", "-scenario", "nap", "-html", "nowhere/x.html", "-dup", "1", "-processes", "0"}, &out, &notes)
 	if code != exitUsage {
 		t.Errorf("exit code %d, want %d", code, exitUsage)
 	}
-	for _, want := range []string{`-preset "slow"`, `-target "P99"`, "2 nodes", `-scenario "nap"`, `-html "nowhere/x.html"`} {
+	for _, want := range []string{`-preset "slow"`, `-target "P99"`, "2 nodes", `-scenario "nap"`, `-html "nowhere/x.html"`, "-dup 1: use a share", "-processes 0"} {
 		if !strings.Contains(notes.String(), want) {
 			t.Errorf("nothing said about %s:\n%s", want, notes.String())
 		}

@@ -20,7 +20,7 @@ type preset struct {
 	rounds      int
 	handOffRuns int
 	callers     []int
-	storm       int // callers of target P8
+	storm       int // callers of a storm, all processes together
 	rows, keys  int // of target P10
 }
 
@@ -28,6 +28,12 @@ var presets = map[string]preset{
 	"smoke": {warm: 50 * time.Millisecond, round: 200 * time.Millisecond, rounds: 1, handOffRuns: 1, callers: []int{1, 16}, storm: 16, rows: 10_000, keys: 5_000},
 	"quick": {warm: 200 * time.Millisecond, round: 700 * time.Millisecond, rounds: 3, handOffRuns: 5, callers: []int{1, 128}, storm: 256, rows: 1_000_000, keys: 1_000_000},
 	"full":  {warm: time.Second, round: 5 * time.Second, rounds: 5, handOffRuns: 5, callers: []int{1, 16, 128, 512}, storm: 256, rows: 10_000_000, keys: 1_000_000},
+}
+
+// measured returns the part of a round's processor time that was spent while
+// it was measured: the servers also worked during the warm-up.
+func (p preset) measured(spent time.Duration) time.Duration {
+	return time.Duration(float64(spent) * p.round.Seconds() / (p.round + p.warm).Seconds())
 }
 
 // options are the command line.
@@ -38,6 +44,8 @@ type options struct {
 	scenarios  []string
 	callers    int
 	rate       float64
+	duplicates float64 // of a storm's requests, as a share
+	processes  int     // of a storm
 	json       bool
 	html       string
 	publish    string
@@ -59,6 +67,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	scenarios := flags.String("scenario", "", "measure only these scenarios: a `list` of "+strings.Join(scenarioNames(), ", "))
 	flags.IntVar(&o.callers, "callers", 0, "measure with this `number` of callers only")
 	flags.Float64Var(&o.rate, "rate", 0, "open loop: `operations` per second that are due; 0 is a closed loop")
+	flags.Float64Var(&o.duplicates, "dup", stormDuplicates, "the `share` of requests whose id was used before, from 0 to less than 1, in -scenario storm")
+	flags.IntVar(&o.processes, "processes", stormProcesses, "the `number` of processes of -scenario storm, which share the callers")
 	flags.StringVar(&o.html, "html", "", "write a report, one page of HTML, to this `file`; without -target it is bench-report.html unless -json is given")
 	flags.StringVar(&o.publish, "publish", "", "write the run's table into this README `file`, and the picture beside it")
 	flags.StringVar(&o.compare[0], "compare", "", "measure nothing: compare two runs written with -json, -compare `old.json` new.json")
@@ -120,6 +130,12 @@ func (o *options) check(wrong *problems.List) {
 	}
 	if o.callers < 0 || o.rate < 0 {
 		wrong.Add("-callers and -rate cannot be negative")
+	}
+	if !(o.duplicates >= 0 && o.duplicates < 1) { // NaN is neither
+		wrong.Add("-dup %v: use a share from 0 to less than 1, such as %v", o.duplicates, stormDuplicates)
+	}
+	if o.processes < 1 {
+		wrong.Add("-processes %d: a storm needs at least one", o.processes)
 	}
 	if o.callers > 0 {
 		o.preset.callers = []int{o.callers}

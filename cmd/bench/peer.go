@@ -31,8 +31,10 @@ type peerOrder struct {
 	Name      string          `json:"name"`
 	Tally     string          `json:"tally,omitempty"`
 	Callers   int             `json:"callers,omitempty"`
-	Warm      time.Duration   `json:"warm,omitempty"`
-	For       time.Duration   `json:"for,omitempty"`
+	// Duplicates is the share of a storm's requests whose id was used before.
+	Duplicates float64       `json:"duplicates,omitempty"`
+	Warm       time.Duration `json:"warm,omitempty"`
+	For        time.Duration `json:"for,omitempty"`
 }
 
 // A peer is another process of this program.

@@ -15,8 +15,14 @@ func newRecent() *recent {
 	}}}
 }
 
-func (r *recent) draw() int {
+// draw returns a number from 0 to less than below, which is at least 1. The
+// first numbers are the likeliest, so that it is found after a few tries.
+func (r *recent) draw(below int) int {
 	zipf := r.pool.Get().(*rand.Zipf)
 	defer r.pool.Put(zipf)
-	return int(zipf.Uint64())
+	for {
+		if back := zipf.Uint64(); back < uint64(below) {
+			return int(back)
+		}
+	}
 }

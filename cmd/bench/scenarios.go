@@ -44,7 +44,7 @@ func scenarios() []scenario {
 }
 
 func scenarioNames() []string {
-	return []string{"lock", "contended", "do-fresh", "do-replay", "payload", "hand-off", "sick"}
+	return []string{"lock", "contended", "do-fresh", "do-replay", "storm", "payload", "hand-off", "sick"}
 }
 
 func lockContenders() []contend.LockContender {
@@ -82,6 +82,7 @@ func (b *bench) compare(ctx context.Context) ([]report.Result, error) {
 		name string
 		run  func(context.Context) ([]report.Result, error)
 	}{
+		{"storm", b.stormScenario},
 		{"payload", b.payloads},
 		{"hand-off", func(ctx context.Context) ([]report.Result, error) {
 			return b.handOffs(ctx, contend.Redsync, contend.Redislock, contend.Rueidislock, contend.Advisory, contend.Guarded)

@@ -16,6 +16,10 @@ type Servers struct {
 	Redis []string
 	// Postgres is the URL of an empty database.
 	Postgres string
+	// Processes is how many processes use the servers at the same time, if
+	// more than one. Those that need a connection for each request share the
+	// database's connections evenly.
+	Processes int
 }
 
 // An Unlock gives a lock back. An error means that it was no longer held or

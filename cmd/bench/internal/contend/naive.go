@@ -28,7 +28,7 @@ var Naive = DoContender{
 // work, a statement each.
 var NaiveDurable = DoContender{
 	Name:    "naive-durable",
-	Options: "GET, SELECT, stock redsync, INSERT … ON CONFLICT DO NOTHING, run, UPDATE, SET, unlock; pgx pool of 80 connections",
+	Options: "GET, SELECT, stock redsync, INSERT … ON CONFLICT DO NOTHING, run, UPDATE, SET, unlock; pgx pool of 80 connections, in a storm of all processes together",
 	Open: func(ctx context.Context, s Servers) (Doer, error) {
 		return openNaive(ctx, s, true)
 	},
@@ -38,9 +38,9 @@ var NaiveDurable = DoContender{
 // the table.
 var LedgerOnly = DoContender{
 	Name:    "ledger-only",
-	Options: "INSERT … ON CONFLICT DO NOTHING, run, UPDATE; SELECT for duplicates, polled every 10 ms while in flight; pgx pool of 80 connections",
+	Options: "INSERT … ON CONFLICT DO NOTHING, run, UPDATE; SELECT for duplicates, polled every 10 ms while in flight; pgx pool of 80 connections, in a storm of all processes together",
 	Open: func(ctx context.Context, s Servers) (Doer, error) {
-		pool, err := openTable(ctx, s.Postgres)
+		pool, err := openTable(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -62,8 +62,8 @@ var (
 // errBusy says that another run of the id is in flight.
 var errBusy = errors.New("in progress")
 
-func openTable(ctx context.Context, url string) (*pgxpool.Pool, error) {
-	pool, err := openPool(ctx, url, 80)
+func openTable(ctx context.Context, s Servers) (*pgxpool.Pool, error) {
+	pool, err := openPool(ctx, s.Postgres, int32(max(1, 80/max(1, s.Processes))))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ type naive struct {
 }
 
 func openNaive(ctx context.Context, s Servers, durable bool) (Doer, error) {
-	pool, err := openTable(ctx, s.Postgres)
+	pool, err := openTable(ctx, s)
 	if err != nil {
 		return nil, err
 	}
