@@ -46,6 +46,6 @@ long: ## tests with many more random cases, then three chaos runs of ten minutes
 	for seed in 1 2 3; do $(GO) run ./chaos -preset standard -seed $$seed || exit 1; done
 	$(GO) run ./chaos -preset cycles
 
-bench: ## measure against other libraries on servers of its own
+bench: ## measure against other libraries on servers of its own, in about three minutes
 	@scripts/setup.sh demo
 	$(GO) run ./cmd/bench

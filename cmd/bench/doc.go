@@ -8,8 +8,9 @@
 // REDIS_URL and DATABASE_URL are left alone. Each contender's promise is tested while it is
 // measured; one that breaks it is not compared, and the exit code says so.
 //
-//	go run ./cmd/bench                     # the quick preset, about five minutes
+//	go run ./cmd/bench                     # the quick preset, about three minutes
 //	go run ./cmd/bench -preset smoke       # does it work at all, in seconds
+//	go run ./cmd/bench -preset full        # more callers and rounds
 //	go run ./cmd/bench -target P1a,P3      # one line per target on standard output
 //	go run ./cmd/bench -target all
 package main

@@ -68,6 +68,23 @@ func TestSmokeComparesEveryContender(t *testing.T) {
 	}
 }
 
+func TestTargetsHaveTheirOwnPace(t *testing.T) {
+	needServers(t)
+	var out, notes bytes.Buffer
+	run([]string{"-preset", "smoke", "-target", "P2", "-json"}, &out, &notes)
+	var found report.Run
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
+		t.Fatalf("%v\n%s", err, notes.String())
+	}
+	if len(found.Results) == 0 || len(found.Results[0].Rounds) == 0 {
+		t.Fatalf("nothing was measured\n%s", notes.String())
+	}
+	smoke := presets["smoke"]
+	if got := found.Results[0].Rounds[0].Seconds; got != smoke.judged.round.Seconds() || got <= smoke.round.Seconds() {
+		t.Errorf("a round of a target takes %v s, want %v", got, smoke.judged.round)
+	}
+}
+
 func TestHandOffBetweenProcesses(t *testing.T) {
 	needServers(t)
 	var out, notes bytes.Buffer

@@ -14,25 +14,43 @@ import (
 	"github.com/redfence/redfence/internal/problems"
 )
 
-// A preset says how long and how often things are measured.
-type preset struct {
+// A pace says how long and how often things are measured.
+type pace struct {
 	warm, round time.Duration
 	rounds      int
 	handOffRuns int
-	callers     []int
-	storm       int // callers of a storm, all processes together
-	rows, keys  int // of target P10
+}
+
+// A preset is how much is measured.
+type preset struct {
+	pace
+	judged     pace // of targets, whose ratios have to be sure
+	callers    []int
+	storm      int // callers of a storm, all processes together
+	rows, keys int // of target P10
 }
 
 var presets = map[string]preset{
-	"smoke": {warm: 50 * time.Millisecond, round: 200 * time.Millisecond, rounds: 1, handOffRuns: 1, callers: []int{1, 16}, storm: 16, rows: 10_000, keys: 5_000},
-	"quick": {warm: 200 * time.Millisecond, round: 700 * time.Millisecond, rounds: 3, handOffRuns: 5, callers: []int{1, 128}, storm: 256, rows: 1_000_000, keys: 1_000_000},
-	"full":  {warm: time.Second, round: 5 * time.Second, rounds: 5, handOffRuns: 5, callers: []int{1, 16, 128, 512}, storm: 256, rows: 10_000_000, keys: 1_000_000},
+	"smoke": {
+		pace:    pace{warm: 50 * time.Millisecond, round: 200 * time.Millisecond, rounds: 1, handOffRuns: 1},
+		judged:  pace{warm: 100 * time.Millisecond, round: 400 * time.Millisecond, rounds: 1, handOffRuns: 1},
+		callers: []int{1, 16}, storm: 16, rows: 10_000, keys: 5_000,
+	},
+	"quick": {
+		pace:    pace{warm: 100 * time.Millisecond, round: 400 * time.Millisecond, rounds: 3, handOffRuns: 3},
+		judged:  pace{warm: 400 * time.Millisecond, round: 1400 * time.Millisecond, rounds: 3, handOffRuns: 5},
+		callers: []int{1, 128}, storm: 256, rows: 1_000_000, keys: 1_000_000,
+	},
+	"full": {
+		pace:    pace{warm: 400 * time.Millisecond, round: 1600 * time.Millisecond, rounds: 5, handOffRuns: 5},
+		judged:  pace{warm: 2 * time.Second, round: 10 * time.Second, rounds: 5, handOffRuns: 5},
+		callers: []int{1, 16, 128, 512}, storm: 256, rows: 10_000_000, keys: 1_000_000,
+	},
 }
 
 // measured returns the part of a round's processor time that was spent while
 // it was measured: the servers also worked during the warm-up.
-func (p preset) measured(spent time.Duration) time.Duration {
+func (p pace) measured(spent time.Duration) time.Duration {
 	return time.Duration(float64(spent) * p.round.Seconds() / (p.round + p.warm).Seconds())
 }
 

@@ -203,10 +203,19 @@ func (b *bench) fresh(ctx context.Context, callers int, contenders ...contend.Do
 	})
 }
 
-// replays makes entries that ask again for completed ids.
+// replays makes entries that ask again for ids that were completed before
+// their first round.
 func (b *bench) replays(ctx context.Context, callers int, contenders ...contend.DoContender) ([]*entry, error) {
+	completed := map[contend.Doer]work.Done{}
 	return b.doEntries(ctx, "do-replay", callers, contenders, func(ctx context.Context, doer contend.Doer, prefix string) (work.Job, error) {
-		return work.Replays(ctx, doer, prefix, replayIDs, bodySize)
+		if _, ok := completed[doer]; !ok {
+			done, err := work.Complete(ctx, doer, prefix, replayIDs, bodySize)
+			if err != nil {
+				return work.Job{}, err
+			}
+			completed[doer] = done
+		}
+		return work.Replays(doer, completed[doer]), nil
 	})
 }
 

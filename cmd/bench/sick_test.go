@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redfence/redfence/cmd/bench/internal/contend"
+	"github.com/redfence/redfence/cmd/bench/internal/measure"
 )
 
 func TestSlowLinkDelays(t *testing.T) {
@@ -79,7 +80,8 @@ func TestASickTimelineKnowsItsFault(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if got.Fault == nil || got.Fault.What != "1 slow by 50 ms" || len(got.Rounds[0].Timeline) != 60 || got.Rounds[0].Ops < 1 {
+		ticks := int((sickBefore + sickDuring + sickAfter) / measure.TickLength)
+		if got.Fault == nil || got.Fault.What != "1 slow by 50 ms" || len(got.Rounds[0].Timeline) != ticks || got.Rounds[0].Ops < 1 {
 			t.Errorf("got %+v", got)
 		}
 		return nil

@@ -15,8 +15,8 @@ import (
 // A time line of a fault: healthy, sick, healthy again.
 const (
 	sickBefore  = time.Second
-	sickDuring  = 3 * time.Second
-	sickAfter   = 2 * time.Second
+	sickDuring  = 2 * time.Second
+	sickAfter   = 1500 * time.Millisecond
 	sickCallers = 64
 )
 

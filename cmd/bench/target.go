@@ -34,8 +34,7 @@ func targetIDs() []string {
 // judge runs the chosen targets in their order and tells each one's line as
 // soon as it is known.
 func (b *bench) judge(ctx context.Context, tell func(report.Target)) ([]report.Target, []report.Result, error) {
-	// Targets are about ratios that have to be sure: longer rounds.
-	b.preset.warm, b.preset.round = 2*b.preset.warm, 2*b.preset.round
+	b.preset.pace = b.preset.judged
 	var lines []report.Target
 	var results []report.Result
 	for _, t := range targets() {

@@ -48,23 +48,33 @@ func again(ctx context.Context, doer contend.Doer, id string, made []byte, check
 	return nil
 }
 
-// Replays asks again for ids that are complete; every response is checked.
-// It runs the work of the ids first.
-func Replays(ctx context.Context, doer contend.Doer, prefix string, ids, size int) (Job, error) {
-	names := make([]string, ids)
-	bodies := make([][]byte, ids)
-	if err := Each(ids, 32, func(i int) error {
-		names[i] = fmt.Sprintf("%s/%d", prefix, i)
-		bodies[i] = Body(names[i], size)
-		return fill(ctx, doer, names[i], bodies[i])
-	}); err != nil {
-		return Job{}, fmt.Errorf("fill %d ids to replay: %w", ids, err)
+// Done is ids whose work has run, with their responses.
+type Done struct {
+	ids    []string
+	bodies [][]byte
+}
+
+// Complete runs the work of that many ids.
+func Complete(ctx context.Context, doer contend.Doer, prefix string, ids, size int) (Done, error) {
+	done := Done{ids: make([]string, ids), bodies: make([][]byte, ids)}
+	err := Each(ids, 32, func(i int) error {
+		done.ids[i] = fmt.Sprintf("%s/%d", prefix, i)
+		done.bodies[i] = Body(done.ids[i], size)
+		return fill(ctx, doer, done.ids[i], done.bodies[i])
+	})
+	if err != nil {
+		return Done{}, fmt.Errorf("complete %d ids to replay: %w", ids, err)
 	}
+	return done, nil
+}
+
+// Replays asks again for ids that are complete; every response is checked.
+func Replays(doer contend.Doer, done Done) Job {
 	check := new(Check)
 	return Job{Check: check, Op: func(ctx context.Context, _, _ int) error {
-		i := rand.IntN(ids)
-		return again(ctx, doer, names[i], bodies[i], check)
-	}}, nil
+		i := rand.IntN(len(done.ids))
+		return again(ctx, doer, done.ids[i], done.bodies[i], check)
+	}}
 }
 
 // fillPatience bounds how long one id may take to fill. Nothing is measured

@@ -86,11 +86,11 @@ func TestChecks(t *testing.T) {
 			return Fresh(d, "p", 100)
 		},
 		"replay": func(_ contend.Locker, d contend.Doer) Job {
-			job, err := Replays(t.Context(), d, "p", 10, 100)
+			done, err := Complete(t.Context(), d, "p", 10, 100)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return job
+			return Replays(d, done)
 		},
 	}
 	for name, job := range jobs {
