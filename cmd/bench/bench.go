@@ -62,17 +62,22 @@ func (b *bench) measure(ctx context.Context, p preset, entries []*entry) ([]repo
 // round measures one entry once. An error says why the figures must not be
 // compared.
 func (b *bench) round(ctx context.Context, p preset, e *entry, label string) (report.Round, error) {
+	live := new(measure.Live)
+	defer b.show(fmt.Sprintf("%s, %d callers, %s, round %s", e.scenario, e.callers, e.contender, label), live)()
+	return b.once(ctx, p, e, live)
+}
+
+// once is round without words; live is told how it goes.
+func (b *bench) once(ctx context.Context, p preset, e *entry, live *measure.Live) (report.Round, error) {
 	b.serial++
 	job, err := e.prepare(ctx, fmt.Sprintf("bench-%d-%d", time.Now().UnixNano(), b.serial))
 	if err != nil {
 		return report.Round{}, err
 	}
-	load := measure.Load{Callers: e.callers, Warm: p.warm, For: p.round, Rate: b.rate, Live: new(measure.Live)}
-	stop := b.show(fmt.Sprintf("%s, %d callers, %s, round %s", e.scenario, e.callers, e.contender, label), load.Live)
+	load := measure.Load{Callers: e.callers, Warm: p.warm, For: p.round, Rate: b.rate, Live: live}
 	before := b.cluster.cpu(ctx)
 	sample := measure.Run(ctx, load, job.Op)
 	spent := b.cluster.cpu(ctx) - before
-	stop()
 	got := report.NewRound(sample)
 	got.ServerCPU = p.measured(spent)
 	got.Checks, got.Broken = job.Check.Made(), job.Check.Broken()
@@ -103,6 +108,14 @@ func tooManyFailed(r report.Round) error {
 func (b *bench) show(what string, live *measure.Live) func() {
 	if !isTerminal(b.notes) {
 		fmt.Fprintln(b.notes, what)
+	}
+	return b.follow(what, live)
+}
+
+// follow shows on a terminal how a round goes, until the returned function is
+// called.
+func (b *bench) follow(what string, live *measure.Live) func() {
+	if !isTerminal(b.notes) {
 		return func() {}
 	}
 	const tick = 500 * time.Millisecond

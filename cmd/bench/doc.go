@@ -13,4 +13,5 @@
 //	go run ./cmd/bench -preset full        # more callers and rounds
 //	go run ./cmd/bench -target P1a,P3      # one line per target on standard output
 //	go run ./cmd/bench -target all
+//	go run ./cmd/bench -soak 30m           # one contender for long: do rate and heap stay flat?
 package main

@@ -44,7 +44,7 @@ func growth(ctx context.Context, b *bench) (outcome, error) {
 	if err != nil {
 		return outcome{results: results}, err
 	}
-	flat := late <= early+early/10+memorySlack
+	flat := flatHeap(early, late)
 	return outcome{
 		figure: fmt.Sprintf("%.2fx with %d rows; heap %d MB after %d keys, %d MB after %d", ratio, b.preset.rows,
 			early>>20, b.preset.keys/10, late>>20, b.preset.keys),
@@ -53,6 +53,9 @@ func growth(ctx context.Context, b *bench) (outcome, error) {
 		results: results,
 	}, nil
 }
+
+// flatHeap reports whether a heap has not grown from early to late.
+func flatHeap(early, late uint64) bool { return late <= early+early/10+memorySlack }
 
 func rowsName(rows int) string { return fmt.Sprintf("redfence, %d rows", rows) }
 

@@ -99,13 +99,17 @@ func benchmark(ctx context.Context, o options, stdout, stderr io.Writer) (missed
 	}
 	c.describe(ctx, &found.Machine)
 	b := &bench{options: o, cluster: c, notes: stderr}
-	if len(o.targets) > 0 {
+	switch {
+	case o.soak > 0:
+		found.Preset = "soak"
+		found.Targets, found.Results, err = b.goOn(ctx)
+	case len(o.targets) > 0:
 		found.Targets, found.Results, err = b.judge(ctx, func(t report.Target) {
 			if !o.json {
 				fmt.Fprintln(stdout, t)
 			}
 		})
-	} else {
+	default:
 		found.Results, err = b.compare(ctx)
 	}
 	return anyMissed(found), errors.Join(err, write(o, found, stdout, stderr))
@@ -123,6 +127,11 @@ func write(o options, found report.Run, stdout, stderr io.Writer) error {
 		err = found.WriteTable(stderr)
 	default:
 		err = found.WriteTable(stdout)
+	}
+	if o.soak > 0 && !o.json {
+		for _, line := range found.Targets {
+			fmt.Fprintln(stdout, line)
+		}
 	}
 	if o.html != "" {
 		err = errors.Join(err, writeHTML(found, o.html))

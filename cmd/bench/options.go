@@ -64,6 +64,7 @@ type options struct {
 	rate       float64
 	duplicates float64 // of a storm's requests, as a share
 	processes  int     // of a storm
+	soak       time.Duration
 	json       bool
 	html       string
 	publish    string
@@ -85,8 +86,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	scenarios := flags.String("scenario", "", "measure only these scenarios: a `list` of "+strings.Join(scenarioNames(), ", "))
 	flags.IntVar(&o.callers, "callers", 0, "measure with this `number` of callers only")
 	flags.Float64Var(&o.rate, "rate", 0, "open loop: `operations` per second that are due; 0 is a closed loop")
-	flags.Float64Var(&o.duplicates, "dup", stormDuplicates, "the `share` of requests whose id was used before, from 0 to less than 1, in -scenario storm")
+	flags.Float64Var(&o.duplicates, "dup", stormDuplicates, "the `share` of requests whose id was used before, from 0 to less than 1, in -scenario storm and do-mixed")
 	flags.IntVar(&o.processes, "processes", stormProcesses, "the `number` of processes of -scenario storm, which share the callers")
+	flags.DurationVar(&o.soak, "soak", 0, "for this `time` measure one contender of ours at one -scenario, "+soakDefault+" unless it is named, and judge whether rate and heap stay flat")
 	flags.StringVar(&o.html, "html", "", "write a report, one page of HTML, to this `file`; without -target it is bench-report.html unless -json is given")
 	flags.StringVar(&o.publish, "publish", "", "write the run's table into this README `file`, and the picture beside it")
 	flags.StringVar(&o.compare[0], "compare", "", "measure nothing: compare two runs written with -json, -compare `old.json` new.json")
@@ -152,6 +154,7 @@ func (o *options) check(wrong *problems.List) {
 	if !(o.duplicates >= 0 && o.duplicates < 1) { // NaN is neither
 		wrong.Add("-dup %v: use a share from 0 to less than 1, such as %v", o.duplicates, stormDuplicates)
 	}
+	o.checkSoak(wrong)
 	if o.processes < 1 {
 		wrong.Add("-processes %d: a storm needs at least one", o.processes)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redfence/redfence/cmd/bench/internal/contend"
 	"github.com/redfence/redfence/cmd/bench/internal/report"
@@ -19,32 +20,49 @@ const payloadCallers = 16
 // replayIDs is how many completed ids are asked for again.
 const replayIDs = 2000
 
-// A scenario is one kind of work that contenders are compared at.
+// A scenario is one kind of work that contenders are compared at: all of them,
+// or in a soak ours alone.
 type scenario struct {
-	name  string
-	build func(ctx context.Context, b *bench, callers int) ([]*entry, error)
+	name             string
+	compared, soaked func(ctx context.Context, b *bench, callers int) ([]*entry, error)
 }
 
-// scenarios are what a run without -target measures, in this order.
+// scenarios are those that are measured round by round, in this order.
 func scenarios() []scenario {
 	return []scenario{
-		{"lock", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
-			return b.locks(ctx, callers, lockContenders()...)
-		}},
-		{"contended", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
-			return b.contended(ctx, callers, lockContenders()...)
-		}},
-		{"do-fresh", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
-			return b.fresh(ctx, callers, doContenders()...)
-		}},
-		{"do-replay", func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
-			return b.replays(ctx, callers, doContenders()...)
-		}},
+		lockScenario("lock", (*bench).locks),
+		lockScenario("contended", (*bench).contended),
+		doScenario("do-fresh", (*bench).fresh),
+		doScenario("do-replay", (*bench).replays),
+		doScenario("do-mixed", (*bench).mixed),
 	}
 }
 
+type (
+	lockBuilder func(b *bench, ctx context.Context, callers int, contenders ...contend.LockContender) ([]*entry, error)
+	doBuilder   func(b *bench, ctx context.Context, callers int, contenders ...contend.DoContender) ([]*entry, error)
+)
+
+func lockScenario(name string, build lockBuilder) scenario {
+	with := func(contenders ...contend.LockContender) func(context.Context, *bench, int) ([]*entry, error) {
+		return func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
+			return build(b, ctx, callers, contenders...)
+		}
+	}
+	return scenario{name, with(lockContenders()...), with(contend.Guarded)}
+}
+
+func doScenario(name string, build doBuilder) scenario {
+	with := func(contenders ...contend.DoContender) func(context.Context, *bench, int) ([]*entry, error) {
+		return func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
+			return build(b, ctx, callers, contenders...)
+		}
+	}
+	return scenario{name, with(doContenders()...), with(contend.EngineNear)}
+}
+
 func scenarioNames() []string {
-	return []string{"lock", "contended", "do-fresh", "do-replay", "storm", "payload", "hand-off", "sick"}
+	return []string{"lock", "contended", "do-fresh", "do-replay", "do-mixed", "storm", "payload", "hand-off", "sick"}
 }
 
 func lockContenders() []contend.LockContender {
@@ -67,7 +85,7 @@ func (b *bench) compare(ctx context.Context) ([]report.Result, error) {
 			continue
 		}
 		for _, callers := range b.preset.callers {
-			entries, err := s.build(ctx, b, callers)
+			entries, err := s.compared(ctx, b, callers)
 			if err != nil {
 				return all, fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -90,7 +108,7 @@ func (b *bench) compare(ctx context.Context) ([]report.Result, error) {
 		{"sick", b.sickTimelines},
 	}
 	for _, s := range rest {
-		if !b.wants(s.name) || (s.name == "sick" && b.cluster.nodes == nil) || (s.name == "payload" && b.presetName == "quick" && len(b.scenarios) == 0) {
+		if !b.wants(s.name) || (s.name == "sick" && b.cluster.nodes == nil) {
 			continue
 		}
 		results, err := s.run(ctx)
@@ -102,16 +120,16 @@ func (b *bench) compare(ctx context.Context) ([]report.Result, error) {
 	return all, nil
 }
 
+// wants reports whether the scenario was named or, when none was, belongs to
+// the preset. Mixed work says little that fresh keys and replays do not say.
 func (b *bench) wants(scenario string) bool {
-	if len(b.scenarios) == 0 {
-		return true
+	switch {
+	case len(b.scenarios) > 0:
+		return slices.Contains(b.scenarios, scenario)
+	case scenario == "do-mixed":
+		return false
 	}
-	for _, name := range b.scenarios {
-		if name == scenario {
-			return true
-		}
-	}
-	return false
+	return scenario != "payload" || b.presetName != "quick"
 }
 
 // locks makes entries that lock and unlock names of their own. The baseline
@@ -216,6 +234,14 @@ func (b *bench) replays(ctx context.Context, callers int, contenders ...contend.
 			completed[doer] = done
 		}
 		return work.Replays(doer, completed[doer]), nil
+	})
+}
+
+// mixed makes entries that run work for new ids and, as the share -dup of the
+// operations, ask again for completed ones.
+func (b *bench) mixed(ctx context.Context, callers int, contenders ...contend.DoContender) ([]*entry, error) {
+	return b.doEntries(ctx, "do-mixed", callers, contenders, func(_ context.Context, doer contend.Doer, prefix string) (work.Job, error) {
+		return work.Mixed(doer, prefix, callers, bodySize, b.duplicates), nil
 	})
 }
 

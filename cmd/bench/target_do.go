@@ -83,8 +83,6 @@ func replayRate(ctx context.Context, b *bench) (outcome, error) {
 	}, nil
 }
 
-type doBuilder func(b *bench, ctx context.Context, callers int, contenders ...contend.DoContender) ([]*entry, error)
-
 // doRound measures doers under one load.
 func (b *bench) doRound(ctx context.Context, callers int, build doBuilder, contenders ...contend.DoContender) ([]report.Result, error) {
 	entries, err := build(b, ctx, callers, contenders...)

@@ -34,14 +34,15 @@ type Load struct {
 const grace = 30 * time.Second
 
 // Run drives op and returns what was measured. It ends when every operation
-// that it started has ended; ctx ends it early. The context of an operation
-// ends half a minute after the round.
+// that it started has ended; ctx ends it early, and an operation that fails
+// from then on does not count. The context of an operation ends half a minute
+// after the round.
 func Run(ctx context.Context, load Load, op Op) Sample {
 	ticks := 0
 	if load.Timeline {
 		ticks = int(load.For / TickLength)
 	}
-	r := &run{load: load, op: op, shards: newShards(ticks)}
+	r := &run{load: load, op: op, shards: newShards(ticks), stopped: ctx.Done()}
 	r.begin = time.Now().Add(load.Warm)
 	r.end = r.begin.Add(load.For)
 	ctx, cancel := context.WithDeadline(ctx, r.end.Add(grace))
@@ -69,6 +70,7 @@ type run struct {
 	op         Op
 	begin, end time.Time
 	shards     *shards
+	stopped    <-chan struct{}
 }
 
 func (r *run) call(ctx context.Context, caller int) {
@@ -82,7 +84,20 @@ func (r *run) call(ctx context.Context, caller int) {
 			return
 		}
 		err := r.op(ctx, caller, n)
+		if err != nil && r.early() {
+			return
+		}
 		r.record(caller, start, time.Now(), err)
+	}
+}
+
+// early reports whether somebody ended the run before its time.
+func (r *run) early() bool {
+	select {
+	case <-r.stopped:
+		return true
+	default:
+		return false
 	}
 }
 

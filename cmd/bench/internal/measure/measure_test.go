@@ -83,6 +83,34 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestWhatTheEndCutsOffIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 950*time.Millisecond)
+		defer cancel()
+		got := Run(ctx, Load{Callers: 2, For: time.Hour}, func(ctx context.Context, _, _ int) error {
+			if !sleep(ctx, 100*time.Millisecond) {
+				return ctx.Err()
+			}
+			return nil
+		})
+		if got.Failed != 0 || !within(got.Ops, 18, 0.01) {
+			t.Errorf("%v operations, %d failed, the first: %s; want 18 and none", got.Ops, got.Failed, got.FirstError)
+		}
+	})
+}
+
+func TestAnOperationThatOutlastsTheRoundFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := Run(t.Context(), Load{Callers: 1, For: time.Second}, func(ctx context.Context, _, _ int) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if got.Failed != 1 {
+			t.Errorf("%d operations failed, want the one that hung", got.Failed)
+		}
+	})
+}
+
 func TestRunTellsWhenOperationsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := Run(t.Context(), Load{Callers: 1, For: 300 * time.Millisecond, Timeline: true}, func(_ context.Context, _, n int) error {

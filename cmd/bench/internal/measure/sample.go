@@ -46,6 +46,13 @@ func SampleOf(took []time.Duration) Sample {
 	return s
 }
 
+// WithoutLatencies returns the sample without its histogram, which is most of
+// its memory; its quantiles are 0.
+func (s Sample) WithoutLatencies() Sample {
+	s.hist = nil
+	return s
+}
+
 // Rate returns operations per second.
 func (s Sample) Rate() float64 {
 	if s.Seconds == 0 {

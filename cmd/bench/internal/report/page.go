@@ -16,9 +16,9 @@ var page = template.Must(template.New("page").Parse(pageSource))
 
 // pageGroup is what the page shows of one scenario under one load.
 type pageGroup struct {
-	Title                     string
-	Bars, Latencies, Timeline template.HTML
-	Rows                      [][]string
+	Title                             string
+	Bars, Latencies, Timeline, Course template.HTML
+	Rows                              [][]string
 }
 
 // WriteHTML writes the run as one page that needs nothing else.
@@ -33,6 +33,9 @@ func (r Run) WriteHTML(w io.Writer) error {
 		}
 		if group[0].Fault != nil && len(group[0].Rounds[0].Timeline) > 0 {
 			g.Timeline = template.HTML(Timeline(group))
+		}
+		if len(group) == 1 && len(group[0].Rounds) > 1 {
+			g.Course = template.HTML(Course(group[0]))
 		}
 		for _, result := range group {
 			g.Rows = append(g.Rows, cells(result, group))

@@ -99,10 +99,11 @@ type Round struct {
 	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
-// NewRound takes the latencies out of a sample.
+// NewRound takes the latencies out of a sample. It does not keep the sample's
+// histogram: a long run has many rounds, and its heap is looked at.
 func NewRound(s measure.Sample) Round {
 	return Round{
-		Sample: s, P50: s.Quantile(0.5), P90: s.Quantile(0.9), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
+		Sample: s.WithoutLatencies(), P50: s.Quantile(0.5), P90: s.Quantile(0.9), P95: s.Quantile(0.95), P99: s.Quantile(0.99),
 		P999: s.Quantile(0.999), Max: s.Max(),
 	}
 }

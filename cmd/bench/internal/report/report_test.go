@@ -90,7 +90,7 @@ func TestPicturesAreWellFormed(t *testing.T) {
 	group := []Result{result(`<&"redsync`, 100), result("redfence", 0)}
 	group[0].Fault, group[1].Fault = &Fault{"1 hung", 0.1, 0.2}, &Fault{"1 hung", 0.1, 0.2}
 	group[1].Rounds[0].P50 = 0
-	for name, draw := range map[string]func([]Result) string{"bars": Bars, "latencies": Latencies, "timeline": Timeline} {
+	for name, draw := range map[string]func([]Result) string{"bars": Bars, "latencies": Latencies, "timeline": Timeline, "course": courses} {
 		text := draw(group)
 		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("%s: a figure is missing:\n%s", name, text)
@@ -102,6 +102,39 @@ func TestPicturesAreWellFormed(t *testing.T) {
 			} else if err != nil {
 				t.Fatalf("%s: %v\n%s", name, err, text)
 			}
+		}
+	}
+}
+
+// courses draws the course of each.
+func courses(group []Result) string {
+	text := "<g>"
+	for _, r := range group {
+		text += Course(r)
+	}
+	return text + "</g>"
+}
+
+func TestThePageOfOneContenderShowsItsRounds(t *testing.T) {
+	run := example()
+	var out bytes.Buffer
+	if err := run.WriteHTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "round by round") {
+		t.Error("contenders that are compared are shown round by round")
+	}
+	run.Results = run.Results[1:]
+	for i := range run.Results[0].Rounds {
+		run.Results[0].Rounds[i].Figures = map[string]float64{"heap MB": float64(40 + i)}
+	}
+	out.Reset()
+	if err := run.WriteHTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"round by round", "heap MB", "at most 42", "at most 820"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing", want)
 		}
 	}
 }
@@ -145,6 +178,13 @@ func TestRunSurvivesJSON(t *testing.T) {
 	}
 	if _, err := Read(path); err == nil {
 		t.Error("a run of another format is read")
+	}
+}
+
+func TestARoundKeepsNoHistogram(t *testing.T) {
+	round := NewRound(measure.SampleOf([]time.Duration{time.Millisecond, time.Millisecond}))
+	if round.P50 < 990*time.Microsecond || round.Quantile(0.5) != 0 {
+		t.Errorf("P50 is %v, the sample says %v; want 1 ms and nothing", round.P50, round.Quantile(0.5))
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 // svgStyle makes a picture readable on light and dark ground and on paper.
 const svgStyle = `<style>
 text{font:12px system-ui,sans-serif;fill:#222}
-.small{font-size:10px;fill:#666}.ours{fill:#16808a}.other{fill:#7f8c9b}.line{stroke:#999;fill:none}
+.small{font-size:10px;fill:#666}.ours{fill:#16808a}.other{fill:#7f8c9b}.line{stroke:#999;fill:none}.course{stroke:#16808a;stroke-width:1.5;fill:none}
 .grid{stroke:#ddd}.fault{fill:#e67e22;opacity:.18}.failed{fill:#c0392b}.whisker{stroke:#222}
 @media (prefers-color-scheme:dark){text{fill:#ddd}.small{fill:#999}.grid{stroke:#444}.whisker{stroke:#eee}.other{fill:#8fa1b3}.ours{fill:#2fb5c0}}
 </style>`

@@ -92,6 +92,7 @@ func TestChecks(t *testing.T) {
 			}
 			return Replays(d, done)
 		},
+		"mixed": func(_ contend.Locker, d contend.Doer) Job { return Mixed(d, "p", 1, 100, 0.5) },
 	}
 	for name, job := range jobs {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +117,24 @@ func repeat(t *testing.T, job Job) {
 		if err := job.Op(t.Context(), 0, n); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestMixedKeepsTheShareOfDuplicates(t *testing.T) {
+	h := newHonest()
+	job := Mixed(h, "p", 2, 100, 0.8)
+	const operations = 20_000
+	for n := range operations {
+		if err := job.Op(t.Context(), n%2, n/2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Ten standard deviations to either side.
+	if share := float64(len(h.done)) / operations; share < 0.172 || share > 0.228 {
+		t.Errorf("%.3f of the operations were for new ids, want 0.2", share)
+	}
+	if job.Check.Made() != operations {
+		t.Errorf("%d of %d operations were checked", job.Check.Made(), operations)
 	}
 }
 
