@@ -33,7 +33,7 @@ check: ## formatting, go vet, and whether go.mod is tidy
 	$(GO) vet -tags chaos ./...
 	$(GO) mod tidy -diff
 
-fuzz: ## every fuzz target for 5 seconds, one by rotation for 20
+fuzz: ## every fuzz target for 3 seconds, one by rotation for 15
 	@scripts/fuzz.sh
 
 mutants: ## break one rule of the engine after the other, and see that each is noticed (MUTANTS=all)
