@@ -30,35 +30,24 @@ type scenario struct {
 // scenarios are those that are measured round by round, in this order.
 func scenarios() []scenario {
 	return []scenario{
-		lockScenario("lock", (*bench).locks),
-		lockScenario("contended", (*bench).contended),
-		doScenario("do-fresh", (*bench).fresh),
-		doScenario("do-replay", (*bench).replays),
-		doScenario("do-mixed", (*bench).mixed),
+		scenarioOf("lock", (*bench).locks, contend.Guarded, lockContenders()),
+		scenarioOf("contended", (*bench).contended, contend.Guarded, lockContenders()),
+		scenarioOf("do-fresh", (*bench).fresh, contend.EngineNear, doContenders()),
+		scenarioOf("do-replay", (*bench).replays, contend.EngineNear, doContenders()),
+		scenarioOf("do-mixed", (*bench).mixed, contend.EngineNear, doContenders()),
 	}
 }
 
-type (
-	lockBuilder func(b *bench, ctx context.Context, callers int, contenders ...contend.LockContender) ([]*entry, error)
-	doBuilder   func(b *bench, ctx context.Context, callers int, contenders ...contend.DoContender) ([]*entry, error)
-)
+// A builder makes the entries of one scenario for contenders of one kind.
+type builder[C any] func(b *bench, ctx context.Context, callers int, contenders ...C) ([]*entry, error)
 
-func lockScenario(name string, build lockBuilder) scenario {
-	with := func(contenders ...contend.LockContender) func(context.Context, *bench, int) ([]*entry, error) {
+func scenarioOf[C any](name string, build builder[C], ours C, all []C) scenario {
+	with := func(contenders ...C) func(context.Context, *bench, int) ([]*entry, error) {
 		return func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
 			return build(b, ctx, callers, contenders...)
 		}
 	}
-	return scenario{name, with(lockContenders()...), with(contend.Guarded)}
-}
-
-func doScenario(name string, build doBuilder) scenario {
-	with := func(contenders ...contend.DoContender) func(context.Context, *bench, int) ([]*entry, error) {
-		return func(ctx context.Context, b *bench, callers int) ([]*entry, error) {
-			return build(b, ctx, callers, contenders...)
-		}
-	}
-	return scenario{name, with(doContenders()...), with(contend.EngineNear)}
+	return scenario{name: name, compared: with(all...), soaked: with(ours)}
 }
 
 func scenarioNames() []string {

@@ -67,12 +67,12 @@ func storm(ctx context.Context, b *bench) (outcome, error) {
 	if err != nil {
 		return outcome{results: results}, err
 	}
-	var statements []float64
 	for _, r := range picked {
 		if n := r.Failed(); n > 0 {
 			return outcome{results: results}, fmt.Errorf("%s: %d requests failed", r.Contender, n)
 		}
 	}
+	var statements []float64
 	for _, round := range picked[1].Rounds {
 		statements = append(statements, round.Figures["statements per key"])
 	}

@@ -84,7 +84,7 @@ func replayRate(ctx context.Context, b *bench) (outcome, error) {
 }
 
 // doRound measures doers under one load.
-func (b *bench) doRound(ctx context.Context, callers int, build doBuilder, contenders ...contend.DoContender) ([]report.Result, error) {
+func (b *bench) doRound(ctx context.Context, callers int, build builder[contend.DoContender], contenders ...contend.DoContender) ([]report.Result, error) {
 	entries, err := build(b, ctx, callers, contenders...)
 	if err != nil {
 		return nil, err

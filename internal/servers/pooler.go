@@ -49,20 +49,15 @@ func StartPooler(ctx context.Context, server string) (*Pooler, error) {
 		return nil, err
 	}
 	p := &Pooler{folder: home, cred: cred, server: u}
-	for range 5 { // another program may take the port between our look and the start
-		if p.port, err = reservePort(); err != nil {
-			break
-		}
-		if err = p.start(ctx, binary); err == nil {
-			register(p)
-			return p, nil
-		}
-		p.port.release()
-		if !errors.Is(err, errEarlyExit) {
-			break
-		}
+	err = onFreePort(func(at *port) error {
+		p.port = at
+		return p.start(ctx, binary)
+	})
+	if err != nil {
+		return nil, errors.Join(err, home.remove())
 	}
-	return nil, errors.Join(err, home.remove())
+	register(p)
+	return p, nil
 }
 
 // poolerBinary finds pgbouncer: in PATH, else where Debian's package keeps it,

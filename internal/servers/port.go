@@ -40,6 +40,27 @@ func reservePort() (*port, error) {
 	return nil, fmt.Errorf("servers: no free port found in 200 tries: %w", failed)
 }
 
+// onFreePort lets start begin on a port that it reserves, and on another one when
+// the server has ended early: another program may take a port between our look
+// and the start. A port on which nothing was started is released.
+func onFreePort(start func(*port) error) error {
+	var failed error
+	for range 5 {
+		at, err := reservePort()
+		if err != nil {
+			return err
+		}
+		if failed = start(at); failed == nil {
+			return nil
+		}
+		at.release()
+		if !errors.Is(failed, errEarlyExit) {
+			break
+		}
+	}
+	return failed
+}
+
 func tryPort(number int) (*port, error) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	claim, err := net.ListenUDP("udp4", &net.UDPAddr{IP: loopback, Port: number})

@@ -69,20 +69,14 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
 // launch starts a server for the first time, on a port that it finds.
 func (p *Postgres) launch(ctx context.Context) (*Postgres, error) {
 	register(p)
-	var err error
-	for range 5 { // another program may take the port between our look and the start
-		if p.port, err = reservePort(); err != nil {
-			break
-		}
-		if err = p.start(ctx); err == nil {
-			return p, nil
-		}
-		p.port.release()
-		if !errors.Is(err, errEarlyExit) {
-			break
-		}
+	err := onFreePort(func(at *port) error {
+		p.port = at
+		return p.start(ctx)
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
-	return nil, errors.Join(err, p.Close())
+	return p, nil
 }
 
 // serverUser returns whom to run Postgres as; nil means ourselves.

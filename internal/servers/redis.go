@@ -53,29 +53,21 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 5 { // another program may take the port between our look and the start
-		var r *Redis
-		if r, err = startRedis(ctx, binary, o); err == nil {
-			return r, nil
-		}
-		if !errors.Is(err, errEarlyExit) {
-			break
-		}
-	}
-	return nil, err
+	var r *Redis
+	err = onFreePort(func(at *port) (err error) {
+		r, err = startRedis(ctx, binary, o, at)
+		return err
+	})
+	return r, err
 }
 
 // errEarlyExit is matched when a server ended before it answered.
 var errEarlyExit = errors.New("ended before it answered")
 
-func startRedis(ctx context.Context, binary string, o RedisOptions) (*Redis, error) {
+func startRedis(ctx context.Context, binary string, o RedisOptions, at *port) (*Redis, error) {
 	home, err := newFolder("redis")
 	if err != nil {
 		return nil, err
-	}
-	at, err := reservePort()
-	if err != nil {
-		return nil, errors.Join(err, home.remove())
 	}
 	r := &Redis{options: o, binary: binary, folder: home, port: at}
 	r.client = redis.NewClient(NodeOptions(at.addr()))
