@@ -102,7 +102,7 @@ type sight struct {
 	cache  bool            // the row is a copy from the cache
 	locked bool            // somebody has the processing lock; the row is not known
 	holds  lock.Lease      // the processing lock, for claimIt on the primary route
-	err    error           // for failed
+	err    error           // for failed; for locked, how the lock was refused
 }
 
 func (s sight) replay(e *Engine, c *call) verdict {
@@ -167,12 +167,17 @@ func (e *Engine) look(ctx context.Context, c *call) sight {
 	if rec, ok := e.cached(ctx, c); ok {
 		return sight{next: replay, row: rec, cache: true}
 	}
-	switch lease, taken := e.takeLock(ctx, c); {
-	case taken && failpoint.Mutant("taken-is-in-progress"):
+	return e.lockOrWait(ctx, c)
+}
+
+// lockOrWait takes the processing lock, or says that somebody has it.
+func (e *Engine) lockOrWait(ctx context.Context, c *call) sight {
+	switch lease, refused := e.takeLock(ctx, c); {
+	case refused != nil && failpoint.Mutant("taken-is-in-progress"):
 		return sight{next: failed, err: ErrInProgress}
-	case taken && c.policy.Wait >= 0:
-		return sight{next: waitFor, locked: true}
-	case taken: // R7: the row is read before "in progress" is answered
+	case refused != nil && c.policy.Wait >= 0:
+		return sight{next: waitFor, locked: true, err: refused}
+	case refused != nil: // R7: the row is read before "in progress" is answered
 		return e.lookAtRow(ctx, c)
 	default:
 		return sight{next: claimIt, holds: lease}
@@ -243,26 +248,26 @@ func (e *Engine) recalled(ctx context.Context, c *call, err error) (verdict, boo
 	return e.replay(c, &row), true
 }
 
-// takeLock takes the processing lock. Without a lease and not taken, there was
-// no quorum, and the request goes on to the claim all the same (R7).
-func (e *Engine) takeLock(ctx context.Context, c *call) (lease lock.Lease, taken bool) {
+// takeLock takes the processing lock; refused says that it is taken. With
+// neither, there was no quorum, and the request goes on to the claim all the same
+// (R7).
+func (e *Engine) takeLock(ctx context.Context, c *call) (lease lock.Lease, refused error) {
 	done, ok := e.breaker.Attempt()
 	if !ok {
-		return nil, false
+		return nil, nil
 	}
 	if err := failpoint.Hit(ctx, "before-lock"); err != nil {
 		done(false, err)
-		return nil, false
+		return nil, nil
 	}
 	lease, err := e.locks.TryAcquire(ctx, c.digest.String())
 	_ = failpoint.Hit(ctx, "after-lock")
-	taken = errors.Is(err, lock.ErrTaken)
-	if taken {
+	if errors.Is(err, lock.ErrTaken) {
 		done(failpoint.Mutant("contention-trips-breaker"), err)
-	} else {
-		done(noQuorum(ctx, err), err)
+		return nil, err
 	}
-	return lease, taken
+	done(noQuorum(ctx, err), err)
+	return lease, nil
 }
 
 // noQuorum reports whether the attempt counts against the quorum (R9): not

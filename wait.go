@@ -19,7 +19,7 @@ const (
 func (e *Engine) await(ctx, waitCtx context.Context, c *call, s sight) sight {
 	if s.locked {
 		c.flight.waits()
-		if s = e.awaitRelease(ctx, waitCtx, c); s.next != waitFor {
+		if s = e.awaitRelease(ctx, waitCtx, c, s.err); s.next != waitFor {
 			return s
 		}
 	}
@@ -43,27 +43,43 @@ func (e *Engine) await(ctx, waitCtx context.Context, c *call, s sight) sight {
 	return s
 }
 
-// releasePoll is how long a waiter relies on the lock's holder alone.
-const releasePoll = 250 * time.Millisecond
+// releasePoll is how long a waiter relies on the lock's holder alone, and
+// releaseTries how often one that finds the lock taken anew.
+const (
+	releasePoll  = 250 * time.Millisecond
+	releaseTries = 3
+)
 
 // awaitRelease waits for whoever holds the processing lock. Its put goes before
-// its release, so a waiter that is woken mostly finds the response in the cache
-// and costs the ledger nothing. Each node's subscription hints as well, from the
-// quorum's on, before a release can. Without a response, or a hint, the row is
-// read: always before the call is told that its key is in progress (R7).
-func (e *Engine) awaitRelease(ctx, waitCtx context.Context, c *call) sight {
-	released, stop := e.locks.Watch(c.digest.String())
-	defer stop()
-	w := watcher{released: released}
-	for range e.sets[0].Quorum() + 1 {
-		if hinted, _ := w.hint(waitCtx, releasePoll); !hinted {
+// its release, and to the same nodes, so a waiter that is told finds the response
+// in the cache and costs the ledger nothing. Without a response the lock is there
+// to be had. Without a hint the row is read: always before the call is told that
+// its key is in progress (R7).
+func (e *Engine) awaitRelease(ctx, waitCtx context.Context, c *call, refused error) sight {
+	for range releaseTries {
+		if !e.released(waitCtx, c, refused) {
 			break
 		}
 		if rec, ok := e.cached(waitCtx, c); ok {
 			return sight{next: replay, row: rec, cache: true}
 		}
+		s := e.lockOrWait(ctx, c)
+		if !s.locked {
+			return s
+		}
+		refused = s.err
 	}
 	return e.lookAtRow(ctx, c)
+}
+
+// released waits until the lock that was refused may have been released; false:
+// for nothing.
+func (e *Engine) released(ctx context.Context, c *call, refused error) bool {
+	released, stop := e.locks.WatchOnce(c.digest.String(), refused)
+	defer stop()
+	w := watcher{released: released}
+	hinted, _ := w.hint(ctx, releasePoll)
+	return hinted
 }
 
 // A watcher is woken when a key may have changed: by the release of the

@@ -46,16 +46,17 @@ func (c *Cache) Put(r Record, now time.Time) {
 		return
 	}
 	c.near.put(r)
-	args := []any{"set", keyOf(r.Digest), encoded, "px", ttl.Milliseconds(), "nx"}
+	key := keyOf(r.Digest)
+	args := []any{"set", key, encoded, "px", ttl.Milliseconds(), "nx"}
 	copies := len(c.nodes)/2 + 1
-	for at, n := range c.upFrom(r.Digest) {
+	for at, n := range c.upFrom(key) {
 		p := &put{c: c, n: n, ref: ref}
 		switch {
 		case !c.bounds[at].room():
 			c.cfg.Observer.Observe(observe.CachePut{Key: ref, Node: n.Addr(), Result: "full"})
 			continue
 		case len(encoded) > large:
-			c.large.put(p, keyOf(r.Digest), encoded, ttl)
+			c.large.put(p, key, encoded, ttl)
 		default:
 			p.op = node.Op{Args: args, To: p}
 			n.Send(&p.op)

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"iter"
 	"time"
@@ -150,12 +149,12 @@ func (c *Cache) Recall(ctx context.Context, digest [32]byte, clock Clock) (Recor
 // look asks at most so many healthy nodes, until one has the record or gives an
 // answer that is good enough.
 func (c *Cache) look(ctx context.Context, digest [32]byte, most int, enough Result, judge func(*Record) Result) (Record, Result) {
-	worst := Failed
-	for _, n := range c.upFrom(digest) {
+	worst, key := Failed, keyOf(digest)
+	for _, n := range c.upFrom(key) {
 		if most--; most < 0 {
 			break
 		}
-		record, result := c.ask(ctx, n, digest)
+		record, result := c.ask(ctx, n, digest, key)
 		if result == Hit {
 			result = judge(&record)
 		}
@@ -172,10 +171,11 @@ func (c *Cache) look(ctx context.Context, digest [32]byte, most int, enough Resu
 
 // upFrom yields the nodes that are up, with their places, from the record's
 // home on.
-func (c *Cache) upFrom(digest [32]byte) iter.Seq2[int, *node.Node] {
+func (c *Cache) upFrom(key string) iter.Seq2[int, *node.Node] {
 	return func(yield func(int, *node.Node) bool) {
+		first := home(key, len(c.nodes))
 		for i := range c.nodes {
-			at := (home(digest, len(c.nodes)) + i) % len(c.nodes)
+			at := (first + i) % len(c.nodes)
 			if n := c.nodes[at]; n.Down() == nil && !yield(at, n) {
 				return
 			}
@@ -183,8 +183,10 @@ func (c *Cache) upFrom(digest [32]byte) iter.Seq2[int, *node.Node] {
 	}
 }
 
-// home is where the look-up of a record among n nodes begins.
-func home(digest [32]byte, n int) int { return int(binary.BigEndian.Uint32(digest[:]) % uint32(n)) }
+// home is where the look-up of a record among n nodes begins: where the key's
+// processing lock begins as well, so that a put goes before the release, in the
+// same pipeline.
+func home(key string, n int) int { return node.Home(key[len(keyBegin):len(key)-len(keyEnd)], n) }
 
 // judge says what a record that verifies is good for.
 func judge(r *Record, now time.Time, margin time.Duration) Result {
@@ -212,8 +214,8 @@ func expired(r *Record, now time.Time, margin time.Duration) bool {
 	return !r.ExpiresAt.IsZero() && !now.Add(margin).Before(r.ExpiresAt)
 }
 
-func (c *Cache) ask(ctx context.Context, n *node.Node, digest [32]byte) (Record, Result) {
-	text, err := c.read(ctx, n, keyOf(digest))
+func (c *Cache) ask(ctx context.Context, n *node.Node, digest [32]byte, key string) (Record, Result) {
+	text, err := c.read(ctx, n, key)
 	if err != nil {
 		return Record{}, Failed
 	}
@@ -258,8 +260,13 @@ const maxRecord = 1 << 20
 // keyOf is the record's key in Redis: rf1:{<digest>}:c. The version of the
 // layout is part of the name; the braces keep a key's keys on one shard.
 func keyOf(digest [32]byte) string {
-	b := make([]byte, 0, 5+2*len(digest)+3)
-	b = append(b, "rf1:{"...)
+	b := make([]byte, 0, len(keyBegin)+2*len(digest)+len(keyEnd))
+	b = append(b, keyBegin...)
 	b = hex.AppendEncode(b, digest[:])
-	return string(append(b, "}:c"...))
+	return string(append(b, keyEnd...))
 }
+
+const (
+	keyBegin = "rf1:{"
+	keyEnd   = "}:c"
+)

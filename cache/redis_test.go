@@ -187,7 +187,7 @@ func TestI38LatePut(t *testing.T) {
 	old, newer := completed(1, 10, start.Add(time.Minute)), completed(1, 11, start.Add(time.Hour))
 	newer.Payload = []byte("newer")
 	mustPut(t, c, newer, servers[:])
-	first := servers[home(old.Digest, len(servers))]
+	first := servers[home(keyOf(old.Digest), len(servers))]
 	if err := first.Client().FlushAll(t.Context()).Err(); err != nil { // one node has lost it
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestOneMoreNodeOnAMiss(t *testing.T) {
 	c := open(t, servers, Config{Keys: ring(t, 1)})
 	r := completed(1, 3, time.Time{})
 	mustPut(t, c, r, servers)
-	first := c.nodes[home(r.Digest, len(c.nodes))]
+	first := c.nodes[home(keyOf(r.Digest), len(c.nodes))]
 	for name, harm := range map[string]func() error{
 		"flushed": func() error { return first.Client().FlushAll(t.Context()).Err() },
 		"forged":  func() error { return first.Client().Set(t.Context(), keyOf(r.Digest), "x", 0).Err() },
@@ -275,7 +275,7 @@ func TestWhateverMinorityIsDown(t *testing.T) {
 	c := open(t, servers, Config{NodeTimeout: 100 * time.Millisecond})
 	r := completed(1, 3, time.Time{})
 	mustPut(t, c, r, servers)
-	first := home(r.Digest, len(servers))
+	first := home(keyOf(r.Digest), len(servers))
 	for i := range 2 {
 		if err := servers[(first+i)%len(servers)].Kill(); err != nil {
 			t.Fatal(err)
@@ -286,7 +286,9 @@ func TestWhateverMinorityIsDown(t *testing.T) {
 		})
 	}
 	other := completed(2, 3, time.Time{}) // put while a minority is down
-	other.Digest = [32]byte{0: r.Digest[0], 31: 9}
+	for home(keyOf(other.Digest), len(servers)) != first {
+		other.Digest[31]++
+	}
 	c.Put(other, start)
 	eventually(t, "a record that was put meanwhile", func() bool {
 		_, result := c.Get(t.Context(), other.Digest, at(start))
@@ -308,8 +310,9 @@ func TestDeadNodesAreAMiss(t *testing.T) {
 	c := open(t, servers, Config{NodeTimeout: 100 * time.Millisecond})
 	r := completed(1, 3, time.Time{})
 	mustPut(t, c, r, servers)
-	for i, s := range servers {
-		if err := s.Kill(); err != nil {
+	first := home(keyOf(r.Digest), len(servers))
+	for i := range servers { // the one without a copy first
+		if err := servers[(first+2+i)%len(servers)].Kill(); err != nil {
 			t.Fatal(err)
 		}
 		if i < 2 { // at most two dead nodes are asked before their breakers open

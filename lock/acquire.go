@@ -15,7 +15,7 @@ func (r *Redlock) try(ctx context.Context, name string, o Options) (*held, error
 	}
 	token, key := newToken(), r.key(name)
 	value := valueOf(token, r.cfg.Owner, 0)
-	c := r.acquireCall(key, token, value, o.TTL)
+	c := r.acquireCall(name, token, value, o.TTL)
 	start := time.Now()
 	err := r.run(ctx, c, key, o.TTL)
 	if err != nil {
@@ -38,12 +38,13 @@ func (r *Redlock) try(ctx context.Context, name string, o Options) (*held, error
 }
 
 // acquireCall prepares the acquire of one try on every node.
-func (r *Redlock) acquireCall(key, token, value string, ttl time.Duration) *call {
+func (r *Redlock) acquireCall(name, token, value string, ttl time.Duration) *call {
+	key := r.key(name)
 	c := r.newCall(opAcquire, readAcquire)
 	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
 	if r.guard == nil {
 		c.brief = r.brief
-		r.spareRest(c)
+		r.spareRest(c, name)
 		c.command(nil, []any{"set", key, value, "px", ttl.Milliseconds(), "nx"})
 		return c
 	}

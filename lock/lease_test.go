@@ -285,7 +285,7 @@ func TestLostSignalOfALateGrant(t *testing.T) {
 	servers := deploy(t, 3)
 	r := locker(t, clientsOf(servers), Config{})
 	o := Options{TTL: time.Hour}
-	c := r.acquireCall(r.key("x"), newToken(), valueOf(newToken(), "me", 0), o.TTL)
+	c := r.acquireCall("x", newToken(), valueOf(newToken(), "me", 0), o.TTL)
 	until := time.Now().Add(20 * time.Millisecond)
 	h := r.hold(t.Context(), "x", newToken(), 1, o, c, until)
 	select {

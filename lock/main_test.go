@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"testing"
 	"time"
@@ -176,4 +177,20 @@ func quickest(times int, do func()) time.Duration {
 		best = min(best, time.Since(start))
 	}
 	return best
+}
+
+// asked waits until every node has said that it will tell r of name's release.
+func asked(r *Redlock, name string) error {
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		r.subscriber.mu.Lock()
+		t := r.subscriber.topics[r.key(name)]
+		all := t != nil && bits.OnesCount64(t.acked) == len(r.nodes)
+		r.subscriber.mu.Unlock()
+		switch {
+		case all:
+			return nil
+		case time.Now().After(deadline):
+			return errors.New("not every node was asked")
+		}
+	}
 }

@@ -1,5 +1,7 @@
 package lock
 
+import "github.com/redfence/redfence/internal/node"
+
 // An unguarded acquire asks a majority first, and the rest of the nodes only when
 // that has not granted: a majority decides, and the votes of the others would
 // change nothing (in the literature on Paxos: a thrifty quorum; Moraru, Andersen
@@ -20,12 +22,14 @@ const spreadShare = 10
 const hedgeShare = 8
 
 // spareRest leaves all but a majority of the nodes out of the call for now: those
-// that would keep it waiting, and then the last ones. Rivals ask the same nodes,
-// and so mostly get a clear verdict.
-func (r *Redlock) spareRest(c *call) {
-	rest := len(c.slots) - r.set.Quorum()
+// that would keep it waiting, and then those that come last from the name's home
+// on. Rivals ask the same nodes, and so mostly get a clear verdict.
+func (r *Redlock) spareRest(c *call, name string) {
+	n := len(c.slots)
+	rest, home := n-r.set.Quorum(), node.Home(name, n)
 	for _, prompt := range []bool{false, true} {
-		for i := len(c.slots) - 1; i >= 0 && c.spares < rest; i-- {
+		for last := n - 1; last >= 0 && c.spares < rest; last-- {
+			i := (home + last) % n
 			if s := &c.slots[i]; !s.spare && r.nodes[i].Prompt() == prompt {
 				s.spare = true
 				c.spares++

@@ -240,10 +240,10 @@ func TestPlainAcquireAsksWhose(t *testing.T) {
 	for _, s := range servers[:2] { // the first sending, whose replies were lost
 		must(t, s.Client().Set(t.Context(), key, value, time.Minute).Err())
 	}
-	own := r.acquireCall(key, token, value, time.Minute)
+	own := r.acquireCall("x", token, value, time.Minute)
 	must(t, own.decide(t.Context(), time.Minute))
 	must(t, copies(t, servers, key, 2))
-	other := r.acquireCall(key, newToken(), valueOf(newToken(), "you", 0), time.Minute)
+	other := r.acquireCall("x", newToken(), valueOf(newToken(), "you", 0), time.Minute)
 	if err := other.decide(t.Context(), time.Minute); err == nil || other.outcome() != refused {
 		t.Fatalf("another's try: %v, %v", err, other.outcome())
 	}

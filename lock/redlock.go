@@ -127,7 +127,7 @@ func newRedlock(set *node.Set, cfg Config) *Redlock {
 		usual:   mutexOptions(cfg.TTL, cfg.NodeTimeout),
 		canary:  "canary:" + newToken(),
 
-		subscriber: newSubscriber(set.Nodes()),
+		subscriber: newSubscriber(set.Nodes(), cfg.Prefix+"p:"+newToken()),
 		queues:     newQueues(),
 	}
 }
@@ -146,8 +146,9 @@ func (r *Redlock) Close() error {
 // key is the name of a lock in Redis.
 func (r *Redlock) key(name string) string { return r.cfg.Prefix + "{" + name + "}:l" }
 
-// channel is where releases of a lock are told.
-func (r *Redlock) channel(name string) string { return r.cfg.Prefix + "{" + name + "}:r" }
+// askedKey is the name of the set that says who is to be told of a lock's
+// release, given the lock's key.
+func askedKey(key string) string { return key[:len(key)-1] + "r" }
 
 // options resolves and checks what one acquire asks for.
 func (r *Redlock) options(name string, opts []Option) (Options, error) {

@@ -27,6 +27,8 @@ var (
 	leaveLineSource string
 	//go:embed scripts/release.lua
 	releaseSource string
+	//go:embed scripts/ask.lua
+	askSource string
 	//go:embed scripts/extend.lua
 	extendSource string
 	//go:embed scripts/seed.lua
@@ -35,6 +37,7 @@ var (
 	acquireScript = node.NewScript("acquire", acquireSource)
 	releaseScript = node.NewScript("release", releaseSource)
 	extendScript  = node.NewScript("extend", extendSource)
+	askScript     = node.NewScript("ask", askSource)
 	seedScript    = node.NewScript("seed", seedSource)
 
 	inspectScript        = node.NewScript("inspect", inspectSource)
@@ -58,10 +61,10 @@ const (
 // shared with NewOn gives them to node.Config, so that they are loaded with
 // each connection.
 func Scripts() []*node.Script {
-	return []*node.Script{acquireScript, releaseScript, extendScript, seedScript}
+	return []*node.Script{acquireScript, releaseScript, extendScript, seedScript, askScript}
 }
 
 func guardedScripts() []*node.Script {
-	return []*node.Script{acquireGuardedScript, releaseScript, extendScript, seedScript,
+	return []*node.Script{acquireGuardedScript, releaseScript, extendScript, seedScript, askScript,
 		standingScript, rejoinScript, raiseScript}
 }

@@ -84,18 +84,25 @@ func TestScriptRelease(t *testing.T) {
 	defer sub.Close()
 	_, err := sub.Receive(t.Context())
 	must(t, err)
-	b.expect(replyMissing, releaseScript, lockK, tokenA, "c")
+	keys := []string{"l", "asked"}
+	b.expect(int64(0), askScript, keys, "c", 60_000) // there is no such lock
+	b.ttl("asked", 59*time.Second, time.Minute)
+	b.expect(replyMissing, releaseScript, keys, tokenA)
 	b.set("l", tokenA+" me 7")
-	b.expect(replyOther, releaseScript, lockK, tokenB, "c")
-	b.expect(replyDone, releaseScript, lockK, tokenA, "c")
-	b.expect(replyMissing, releaseScript, lockK, tokenA, "c")
+	b.expect(replyOther, releaseScript, keys, tokenB)
+	b.expect(int64(1), askScript, keys, "c", 60_000) // twice: it is told once
+	b.expect(replyDone, releaseScript, keys, tokenA)
+	b.expect(replyMissing, releaseScript, keys, tokenA)
 	m, err := sub.ReceiveMessage(within(t, 5*time.Second))
 	must(t, err)
-	if m.Payload != tokenA {
+	if m.Payload != tokenA+"l" {
 		t.Errorf("told of %q", m.Payload)
 	}
 	b.set("l", tokenA+" me")
-	b.expect(replyDone, releaseScript, lockK, tokenA, "") // tells nobody
+	b.expect(replyDone, releaseScript, keys, tokenA) // nobody has asked since
+	b.set("l", tokenA+" me")
+	b.expect(int64(1), askScript, keys, "c", 60_000)
+	b.expect(replyDone, releaseScript, lockK, tokenA) // tells nobody
 	if m, err := sub.ReceiveTimeout(t.Context(), 50*time.Millisecond); err == nil {
 		t.Errorf("one message too many: %v", m)
 	}

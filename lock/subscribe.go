@@ -2,7 +2,7 @@ package lock
 
 import (
 	"context"
-	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,78 +12,85 @@ import (
 )
 
 // subscriber hears the releases of the locks that somebody of this process
-// waits for: one connection per node, made when the first waiter comes. What
-// it tells is a hint and can be missed; waiters poll as well.
+// waits for. It asks the nodes to be told of the next release of each, and they
+// tell it on a channel that is this process's own: one connection per node, made
+// when the first waiter comes. What it tells is a hint and can be missed; waiters
+// poll as well.
 type subscriber struct {
-	nodes  []*node.Node
-	quorum int
+	nodes   []*node.Node
+	quorum  int
+	channel string
 
 	mu     sync.Mutex
-	topics map[string]*topic
-	links  []*link // nil until the first waiter
+	topics map[string]*topic // by the lock's key
+	links  []*redis.PubSub   // nil until the first waiter
+	up     uint64            // nodes that have confirmed the subscription
 	closed bool
 	done   sync.WaitGroup
 }
 
-// topic is one lock that is waited for.
-type topic struct {
-	watchers map[chan struct{}]struct{}
-	acked    uint64            // nodes that confirmed the subscription
-	heard    map[string]uint64 // token released → nodes that said so
-}
+// askFor is how long a node remembers that it was asked. Waiters poll more often.
+const askFor = 10 * time.Second
 
-// link is the connection to one node and what it is to be told.
-type link struct {
-	pubsub *redis.PubSub
-	index  int
-	wake   chan struct{}
-
-	mu      sync.Mutex
-	pending []change
-}
-
-type change struct {
-	channel   string
-	subscribe bool
-}
-
-const rememberTokens = 16
-
-func newSubscriber(nodes []*node.Node) *subscriber {
-	return &subscriber{nodes: nodes, quorum: len(nodes)/2 + 1, topics: map[string]*topic{}}
+func newSubscriber(nodes []*node.Node, channel string) *subscriber {
+	return &subscriber{nodes: nodes, quorum: len(nodes)/2 + 1, channel: channel, topics: map[string]*topic{}}
 }
 
 // watch returns a channel of capacity 1 that is signalled when a majority has
-// told of a release, and after each (re)subscription. stop ends it.
-func (s *subscriber) watch(channel string) (signal <-chan struct{}, stop func()) {
+// told of a release, when it turns out that a majority has no such lock, and
+// after a node had to be subscribed to anew. stop ends it.
+func (s *subscriber) watch(key string) (signal <-chan struct{}, stop func()) {
+	return s.add(key, func(t *topic) uint64 {
+		t.lasting++
+		return s.up &^ t.asked
+	}, func(t *topic) { t.lasting-- })
+}
+
+// next is watch for a caller that looks elsewhere than at the lock: one node is
+// asked, and tells of one release, or that it has no such lock.
+func (s *subscriber) next(key string, at int) (signal <-chan struct{}, stop func()) {
+	return s.add(key, func(t *topic) uint64 {
+		if t.asked != 0 {
+			return 0
+		}
+		t.from = at
+		return s.up & (1 << at)
+	}, func(*topic) {})
+}
+
+// add adds a watcher to the key's topic. asks says which nodes are to be asked
+// for it, leave undoes what asks has done. Both are called with s.mu held.
+func (s *subscriber) add(key string, asks func(*topic) uint64, leave func(*topic)) (signal <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return c, func() {}
 	}
 	s.start()
-	t := s.topics[channel]
+	t := s.topics[key]
 	if t == nil {
-		t = &topic{watchers: map[chan struct{}]struct{}{}, heard: map[string]uint64{}}
-		s.topics[channel] = t
-		s.tell(change{channel, true})
+		t = &topic{s: s, key: key}
+		s.topics[key] = t
 	}
-	t.watchers[c] = struct{}{}
-	if bits.OnesCount64(t.acked) >= s.quorum {
-		c <- struct{}{} // subscribed already: look again now
-	}
-	var once sync.Once
-	return c, func() { once.Do(func() { s.unwatch(channel, t, c) }) }
+	t.watchers = append(t.watchers, c)
+	list := t.ask(asks(t), true)
+	s.mu.Unlock()
+	send(list)
+	return c, sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		leave(t)
+		s.remove(t, c)
+	})
 }
 
-func (s *subscriber) unwatch(channel string, t *topic, c chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(t.watchers, c)
-	if len(t.watchers) == 0 && s.topics[channel] == t {
-		delete(s.topics, channel)
-		s.tell(change{channel, false})
+// remove takes a watcher out. What the nodes were asked for they forget by
+// themselves. s.mu is held.
+func (s *subscriber) remove(t *topic, c chan struct{}) {
+	t.watchers = slices.DeleteFunc(t.watchers, func(w chan struct{}) bool { return w == c })
+	if len(t.watchers) == 0 && s.topics[t.key] == t {
+		delete(s.topics, t.key)
 	}
 }
 
@@ -93,104 +100,57 @@ func (s *subscriber) start() {
 		return
 	}
 	for i, n := range s.nodes {
-		l := &link{pubsub: n.Client().Subscribe(context.Background()), index: i, wake: make(chan struct{}, 1)}
+		l := n.Client().Subscribe(context.Background())
 		s.links = append(s.links, l)
-		messages := l.pubsub.ChannelWithSubscriptions()
-		s.done.Go(func() { s.listen(l, messages) })
-		s.done.Go(l.talk)
+		messages := l.ChannelWithSubscriptions()
+		s.done.Go(func() { s.listen(i, l, messages) })
 	}
 }
 
-// tell queues a change for every link. s.mu is held.
-func (s *subscriber) tell(c change) {
-	if s.closed {
-		return
-	}
-	for _, l := range s.links {
-		l.mu.Lock()
-		l.pending = append(l.pending, c)
-		l.mu.Unlock()
-		signal(l.wake)
-	}
-}
-
-// talk sends subscriptions. It may block on a node that hangs, and then holds
-// up nobody else.
-func (l *link) talk() {
-	for range l.wake {
-		l.mu.Lock()
-		pending := l.pending
-		l.pending = nil
-		l.mu.Unlock()
-		for _, c := range pending {
-			// An error is not final: go-redis remembers the channel and
-			// subscribes to it with the next connection.
-			if c.subscribe {
-				_ = l.pubsub.Subscribe(context.Background(), c.channel)
-			} else {
-				_ = l.pubsub.Unsubscribe(context.Background(), c.channel)
-			}
-		}
-	}
-}
-
-func (s *subscriber) listen(l *link, messages <-chan any) {
+// listen may block on a node that hangs, and then holds up nobody else.
+func (s *subscriber) listen(i int, l *redis.PubSub, messages <-chan any) {
+	// An error is not final: go-redis remembers the channel and subscribes to
+	// it with the next connection.
+	_ = l.Subscribe(context.Background(), s.channel)
 	for m := range messages {
 		switch m := m.(type) {
 		case *redis.Subscription:
-			if m.Kind == "subscribe" {
-				s.subscribed(l.index, m.Channel)
-			}
+			s.subscribed(i)
 		case *redis.Message:
-			s.released(l.index, m.Channel, m.Payload)
+			if len(m.Payload) > tokenSize {
+				s.released(i, m.Payload[tokenSize:], m.Payload[:tokenSize])
+			}
 		}
 	}
 }
 
-// subscribed signals when a majority listens, and again whenever a node does
-// so anew: a release may have been missed before.
-func (s *subscriber) subscribed(index int, channel string) {
+// subscribed asks the node for all that is waited for. What it was asked for
+// before may have been told to nobody.
+func (s *subscriber) subscribed(i int) {
+	bit := uint64(1) << i
+	var list []*ask
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.topics[channel]; t != nil {
-		t.acked |= 1 << index
-		if bits.OnesCount64(t.acked) >= s.quorum {
+	s.up |= bit
+	for _, t := range s.topics {
+		if t.asked&bit != 0 {
 			t.signal()
 		}
+		if t.lasting > 0 || t.asked&^bit == 0 && t.from == i {
+			list = append(list, t.ask(bit, true)...)
+		}
 	}
+	s.mu.Unlock()
+	send(list)
 }
 
-// released signals when a majority, or all nodes that are listened to, have
-// told of the same release: sooner, a try would find the lock half released.
-func (s *subscriber) released(index int, channel, token string) {
+func (s *subscriber) released(i int, key, token string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.topics[channel]
-	if t == nil {
-		return
+	var list []*ask
+	if t := s.topics[key]; t != nil {
+		list = t.released(i, token)
 	}
-	if len(t.heard) >= rememberTokens {
-		clear(t.heard)
-	}
-	t.acked |= 1 << index
-	t.heard[token] |= 1 << index
-	if bits.OnesCount64(t.heard[token]) == min(s.quorum, bits.OnesCount64(t.acked)) {
-		t.signal()
-	}
-}
-
-func (t *topic) signal() {
-	for c := range t.watchers {
-		signal(c)
-	}
-}
-
-// signal wakes whoever reads c, once.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	s.mu.Unlock()
+	send(list)
 }
 
 // close ends the links and waits for their goroutines, but not for longer than
@@ -204,8 +164,7 @@ func (s *subscriber) close(d time.Duration) {
 	go func() {
 		var all sync.WaitGroup
 		for _, l := range links {
-			close(l.wake)
-			all.Go(func() { _ = l.pubsub.Close() }) // nobody can act on it
+			all.Go(func() { _ = l.Close() }) // nobody can act on it
 		}
 		all.Wait()
 		s.done.Wait()

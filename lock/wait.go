@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/redfence/redfence/internal/node"
 )
 
 const (
@@ -22,7 +25,32 @@ const (
 // here or in another process. It is a hint: it can be missed, and it can come
 // for nothing. Call stop when it is no longer needed.
 func (r *Redlock) Watch(name string) (released <-chan struct{}, stop func()) {
-	return r.subscriber.watch(r.channel(name))
+	return r.subscriber.watch(r.key(name))
+}
+
+// WatchOnce is Watch for one release, and for a caller that looks elsewhere than
+// at the lock. It asks one node only, the first one from the name's home on that
+// has refused the lock with this error; it signals as well when the node has no
+// such lock any more.
+func (r *Redlock) WatchOnce(name string, refused error) (released <-chan struct{}, stop func()) {
+	n := len(r.nodes)
+	return r.subscriber.next(r.key(name), firstTaken(refused, node.Home(name, n), n))
+}
+
+// firstTaken is the first of n nodes, from one of them on, that has refused the
+// lock because it is taken.
+func firstTaken(refused error, from, n int) int {
+	var e *Error
+	if !errors.As(refused, &e) {
+		return from
+	}
+	for i := range n {
+		at := (from + i) % n
+		if slices.ContainsFunc(e.Nodes, func(e NodeError) bool { return e.Index == at && errors.Is(e.Err, ErrTaken) }) {
+			return at
+		}
+	}
+	return from
 }
 
 // Acquire waits until it holds the lock, or ctx ends: its error is then an

@@ -21,6 +21,7 @@ type node struct {
 	values  map[string]value
 	scripts map[string]string // names by hash, of those that were sent in full
 	subs    map[string]map[*conn]bool
+	asked   map[string]map[string]bool // channels by the key that keeps them
 	conns   map[*conn]bool
 }
 
@@ -32,7 +33,7 @@ type value struct {
 func newNode() *node {
 	return &node{
 		values: map[string]value{}, scripts: map[string]string{},
-		subs: map[string]map[*conn]bool{}, conns: map[*conn]bool{},
+		subs: map[string]map[*conn]bool{}, asked: map[string]map[string]bool{}, conns: map[*conn]bool{},
 	}
 }
 
@@ -56,6 +57,7 @@ func (n *node) empty() {
 	n.mu.Lock()
 	clear(n.values)
 	clear(n.scripts)
+	clear(n.asked)
 	n.mu.Unlock()
 	n.hangUp()
 }
@@ -106,10 +108,10 @@ func (n *node) run(c *conn, args []string) string {
 	case "eval":
 		sum := sha1.Sum([]byte(args[1]))
 		n.scripts[hex.EncodeToString(sum[:])] = scriptNames()[args[1]]
-		return n.script(scriptNames()[args[1]], args[3], args[4:])
+		return n.call(scriptNames()[args[1]], args[2:])
 	case "evalsha":
 		if name, ok := n.scripts[args[1]]; ok {
-			return n.script(name, args[3], args[4:])
+			return n.call(name, args[2:])
 		}
 		return "-NOSCRIPT No matching script\r\n"
 	case "subscribe", "unsubscribe":
@@ -147,8 +149,21 @@ func (n *node) set(key, text, ms string, onlyNew bool) string {
 
 const tokenSize = 32 // of a lock's value
 
-func (n *node) script(name, key string, argv []string) string {
+// call runs a script: the number of its keys, the keys, the rest.
+func (n *node) call(name string, args []string) string {
+	keys, err := strconv.Atoi(args[0])
+	if err != nil || keys < 1 || keys > len(args)-1 {
+		return "-ERR value is not an integer\r\n"
+	}
+	return n.script(name, args[1:1+keys], args[1+keys:])
+}
+
+func (n *node) script(name string, keys, argv []string) string {
+	key := keys[0]
 	held, there := n.get(key)
+	if name == "ask" {
+		return n.ask(keys[1], argv[0], there)
+	}
 	mine := there && name != "put" && held[:tokenSize] == argv[0][:tokenSize]
 	switch {
 	case name == "put":
@@ -163,7 +178,7 @@ func (n *node) script(name, key string, argv []string) string {
 		return integer(-1)
 	case name == "release" && mine:
 		delete(n.values, key)
-		n.publish(argv[1], argv[0])
+		n.tell(keys[1], argv[0]+key)
 		return integer(1)
 	case name == "release", name == "extend" && !there:
 		return integer(0)
@@ -177,10 +192,25 @@ func (n *node) script(name, key string, argv []string) string {
 	return "-ERR unknown script\r\n"
 }
 
-func (n *node) publish(channel, text string) {
-	for c := range n.subs[channel] {
-		c.push(list(bulk("message"), bulk(channel), bulk(text)))
+// ask keeps a channel that is to be told. It is not forgotten by time.
+func (n *node) ask(key, channel string, held bool) string {
+	if n.asked[key] == nil {
+		n.asked[key] = map[string]bool{}
 	}
+	n.asked[key][channel] = true
+	if held {
+		return integer(1)
+	}
+	return integer(0)
+}
+
+func (n *node) tell(key, text string) {
+	for channel := range n.asked[key] {
+		for c := range n.subs[channel] {
+			c.push(list(bulk("message"), bulk(channel), bulk(text)))
+		}
+	}
+	delete(n.asked, key)
 }
 
 func (n *node) subscribe(c *conn, kind string, channels []string) string {

@@ -1,7 +1,7 @@
--- Gives a lock back on one node, and tells waiters.
+-- Gives a lock back on one node, and tells those who have asked (ask.lua).
 -- KEYS[1] the lock
+-- KEYS[2] the channels that are to be told; none: tell nobody
 -- ARGV[1] token
--- ARGV[2] channel of the lock's waiters; empty: tell nobody
 -- Returns 1 released, 0 no such lock, -1 another token's: left alone.
 local held = redis.call('GET', KEYS[1])
 if not held then
@@ -11,7 +11,13 @@ if string.sub(held, 1, 32) ~= ARGV[1] then
   return -1
 end
 redis.call('DEL', KEYS[1])
-if ARGV[2] ~= '' then
-  redis.call('PUBLISH', ARGV[2], ARGV[1])
+if KEYS[2] then
+  local asked = redis.call('SMEMBERS', KEYS[2])
+  if #asked > 0 then
+    redis.call('DEL', KEYS[2])
+    for _, channel in ipairs(asked) do
+      redis.call('PUBLISH', channel, ARGV[1] .. KEYS[1])
+    end
+  end
 end
 return 1
