@@ -3,6 +3,7 @@ package fallback
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,10 +76,10 @@ func (p *Postgres) noteLongest(lease time.Duration) error {
 	}
 }
 
-// claimOnce sends the claims of a batch, with the read-back of those that are
-// lost in the same round trip. It returns an error when no verdict is known,
-// and settles each ticket otherwise. Rows that became claimable between the
-// two statements are claimed again: the first send has definitely failed.
+// claimOnce sends the claims of a batch and reads back those that are lost. It
+// returns an error when no verdict is known, and settles each ticket
+// otherwise. Rows that became claimable between the two statements are claimed
+// again: the first send has definitely failed.
 func (p *Postgres) claimOnce(batch []*claimTicket) error {
 	for range maxTries {
 		lost, err := p.claimRound(batch)
@@ -102,19 +103,25 @@ func (p *Postgres) claimOnce(batch []*claimTicket) error {
 	return nil
 }
 
-// claimRound is one round trip. It returns the tickets whose rows were free
-// again when they were read back.
+// claimRound sends the claims once. The read-back goes along when the last
+// batch has lost claims, and follows the lost ones otherwise: on the primary
+// route few are. It returns the tickets whose rows were free again when they
+// were read back.
 func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
 	notAfter, send := p.notAfter(), newSend()
 	granted := make(map[Digest]Record, len(batch))
-	standing := make(map[Digest]Record)
+	var standing map[Digest]Record
+	var after *step
+	if p.contended.Load() {
+		standing = make(map[Digest]Record)
+		after = &step{statement: &p.sql.readback, args: []any{digests(batch), tokens(batch)}, scan: gather(standing, recordReader())}
+	}
 	var t timing
 	var committed bool
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		after := step{statement: &p.sql.readback, args: []any{digests(batch), tokens(batch)}, scan: gather(standing, recordReader())}
-		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gather(granted, grantReader()), first: p.guard(send)}, &after)
+		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gather(granted, grantReader()), first: p.guard(send)}, after)
 		return err
 	})
 	if !committed && !(failpoint.Mutant("verdict-before-commit") && len(granted) > 0) {
@@ -124,12 +131,18 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 		return nil, err
 	}
 	p.date(granted, t)
-	p.date(standing, t)
-	again, failed := settleClaims(batch, granted, standing, t, err)
-	if len(failed) > 0 {
-		again = append(again, p.readBackApart(failed, err)...)
+	lost := settleGranted(batch, granted, t)
+	p.contended.Store(len(lost) > 0)
+	if len(lost) == 0 {
+		return nil, nil
 	}
-	return again, nil
+	if after == nil || err != nil {
+		return p.readBackApart(lost, err), nil
+	}
+	p.date(standing, t)
+	return slices.DeleteFunc(lost, func(ticket *claimTicket) bool {
+		return settleLost(ticket, standing[ticket.digest])
+	}), nil
 }
 
 // guard names the transaction of one send, for whoever must wait for its end.
@@ -143,42 +156,36 @@ func (p *Postgres) unconfirmed(of [][]byte, d doubt, err error) error {
 	return &UnconfirmedError{NotAfter: d.notAfter, Err: err}
 }
 
-// settleClaims hands out the verdicts, and returns whom to claim for again. A
-// failed read-back leaves the lost claims without a row.
-func settleClaims(batch []*claimTicket, granted, standing map[Digest]Record, t timing, readErr error) (again, failed []*claimTicket) {
+// settleGranted answers the claims that were granted, and returns the others.
+func settleGranted(batch []*claimTicket, granted map[Digest]Record, t timing) (lost []*claimTicket) {
 	for _, ticket := range batch {
 		if r, ok := granted[ticket.digest]; ok && r.Token == ticket.ask.Token {
 			g := r.grant(t.sent)
 			ticket.settle(Verdict{Granted: &g}, nil)
 			continue
 		}
-		if readErr != nil {
-			failed = append(failed, ticket)
-			continue
-		}
-		if !settleLost(ticket, standing[ticket.digest]) {
-			again = append(again, ticket)
-		}
+		lost = append(lost, ticket)
 	}
-	return again, failed
+	return lost
 }
 
 // settleLost answers a claim that was not granted by the row in its way, if
 // there still is one.
 func settleLost(ticket *claimTicket, r Record) bool {
-	if r.State == Absent || r.claimable(r.Now) {
+	if r.State == Absent || r.Token == ticket.ask.Token || r.claimable(r.Now) {
 		return false
 	}
 	ticket.settle(Verdict{Row: &r}, nil)
 	return true
 }
 
-// readBackApart reads the rows of claims that were not granted after their
-// read-back has failed. Where that does not help, nothing more is known.
+// readBackApart reads the rows of claims that were not granted in a round trip
+// of its own: no read-back went along with them, or it has failed. Where that
+// does not help, nothing more is known.
 func (p *Postgres) readBackApart(lost []*claimTicket, err error) (again []*claimTicket) {
 	var rows map[Digest]Record
 	failed := make(map[Digest]error)
-	if curable(err) {
+	if err == nil || curable(err) {
 		rows, failed = p.readApart(digests(lost))
 	} else {
 		for _, t := range lost {

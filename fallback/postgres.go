@@ -31,6 +31,7 @@ type Postgres struct {
 	described sync.Map  // statement name to *pgconn.StatementDescription
 	maxLease  atomic.Int64
 	doubts    doubts
+	contended atomic.Bool // the last batch of claims had lost ones
 
 	claims    lane[ClaimRequest, Verdict]
 	reads     lane[struct{}, Record]
