@@ -105,6 +105,54 @@ func spread(b *testing.B, callers int, call func(context.Context) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 }
 
+// BenchmarkBatch shows what batches cost: each iteration is so many claims at
+// once, and then their completions.
+func BenchmarkBatch(b *testing.B) {
+	server, err := testenv.StartPostgres(b.Context(), testenv.PostgresOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { server.Close() })
+	ledger := openLedger(b, newPool(b, server.URL()))
+	for _, callers := range []int{1, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				wave(b, ledger, callers)
+			}
+		})
+	}
+}
+
+// wave claims so many keys at once, and then completes them.
+func wave(b *testing.B, l fallback.Ledger, callers int) {
+	completions := make([]fallback.Completion, callers)
+	body := make([]byte, 300)
+	at := func(do func(i int) error) {
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				if err := do(i); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	at(func(i int) error {
+		r := newRequest(holdPolicy())
+		v, err := l.Claim(b.Context(), r)
+		if err == nil {
+			completions[i] = fallback.Completion{Ref: refOf(r, v.Granted.Fence), Status: 200, Response: body}
+		}
+		return err
+	})
+	at(func(i int) error {
+		_, err := l.Complete(b.Context(), completions[i])
+		return err
+	})
+}
+
 // BenchmarkBodies shows whether large responses in the table slow claims of
 // fresh keys down: the same claims beside rows with small and with large
 // bodies, which are stored out of line.

@@ -2,11 +2,13 @@ package fallback
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/redfence/redfence/internal/failpoint"
 )
@@ -116,7 +118,7 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	var after *step
 	if p.contended.Load() {
 		standing = make(map[Digest]Record)
-		after = &step{statement: &p.sql.readback, args: []any{digests(batch), tokens(batch)}, scan: gather(standing, recordReader())}
+		after = &step{statement: &p.sql.readback, args: []any{keys(batch), tokens(batch)}, scan: gather(standing, recordReader())}
 	}
 	var t timing
 	var committed bool
@@ -213,29 +215,38 @@ func (p *Postgres) notAfter() time.Time {
 	return now.Add(margin + p.cfg.StatementTimeout)
 }
 
-func tokens(batch []*claimTicket) [][]byte {
-	return column(batch, func(t *claimTicket) []byte { return t.ask.Token[:] })
+func tokens(batch []*claimTicket) array {
+	return blobs(batch, func(t *claimTicket) []byte { return t.ask.Token[:] })
 }
 
 func claimArgs(batch []*claimTicket, notAfter time.Time) []any {
 	return []any{
-		digests(batch),
-		column(batch, func(t *claimTicket) string { return t.ask.Key.Namespace }),
-		column(batch, func(t *claimTicket) []byte { return []byte(t.ask.Key.Scope) }),
-		column(batch, func(t *claimTicket) []byte { return []byte(t.ask.Key.ID) }),
+		keys(batch),
+		texts(batch, func(t *claimTicket) string { return t.ask.Key.Namespace }),
+		opaque(batch, func(t *claimTicket) string { return t.ask.Key.Scope }),
+		opaque(batch, func(t *claimTicket) string { return t.ask.Key.ID }),
 		tokens(batch),
-		column(batch, func(t *claimTicket) string { return t.ask.Owner }),
-		column(batch, func(t *claimTicket) int16 { return int16(t.ask.Fingerprint.Version) }),
-		column(batch, func(t *claimTicket) int16 { return int16(t.ask.Fingerprint.Secret) }),
-		column(batch, func(t *claimTicket) []byte { return notNull(t.ask.Fingerprint.Sum) }),
-		column(batch, func(t *claimTicket) string { return t.ask.Policy.Takeover.String() }),
-		column(batch, func(t *claimTicket) int64 { return micros(t.ask.Policy.Lease) }),
-		column(batch, func(t *claimTicket) int64 { return micros(t.ask.Policy.MaxProcessing) }),
-		column(batch, func(t *claimTicket) int32 { return int32(t.ask.Policy.MaxAttempts) }),
-		column(batch, func(t *claimTicket) *int64 { return retentionMicros(t.ask.Policy.Retention) }),
-		column(batch, func(t *claimTicket) string { return t.ask.Policy.AfterExpiry.String() }),
+		texts(batch, func(t *claimTicket) string { return t.ask.Owner }),
+		int2s(batch, func(t *claimTicket) int16 { return int16(t.ask.Fingerprint.Version) }),
+		int2s(batch, func(t *claimTicket) int16 { return int16(t.ask.Fingerprint.Secret) }),
+		blobs(batch, func(t *claimTicket) []byte { return notNull(t.ask.Fingerprint.Sum) }),
+		texts(batch, func(t *claimTicket) string { return t.ask.Policy.Takeover.String() }),
+		int8s(batch, func(t *claimTicket) int64 { return micros(t.ask.Policy.Lease) }),
+		int8s(batch, func(t *claimTicket) int64 { return micros(t.ask.Policy.MaxProcessing) }),
+		int4s(batch, func(t *claimTicket) int32 { return int32(t.ask.Policy.MaxAttempts) }),
+		retentions(batch),
+		texts(batch, func(t *claimTicket) string { return t.ask.Policy.AfterExpiry.String() }),
 		timestamp(notAfter),
 	}
+}
+
+func retentions(batch []*claimTicket) array {
+	return arrayOf(batch, pgtype.Int8OID, func(buf []byte, t *claimTicket) []byte {
+		if t.ask.Policy.Retention == Forever {
+			return nil
+		}
+		return binary.BigEndian.AppendUint64(buf, uint64(micros(t.ask.Policy.Retention)))
+	})
 }
 
 // notNull returns an empty value for a nil one: nil would be NULL.

@@ -66,14 +66,11 @@ func (r *readyStep) encode(types *pgtype.Map, args []any, buf []byte) ([]byte, e
 	}
 	r.values, r.formats = make([][]byte, len(args)), make([]int16, len(args))
 	for i, arg := range args {
-		r.formats[i] = types.FormatCodeForOID(d.ParamOIDs[i])
-		if _, text := arg.(string); text {
-			r.formats[i] = pgx.TextFormatCode
-		}
-		longer, err := types.Encode(d.ParamOIDs[i], r.formats[i], arg, buf)
+		longer, format, err := encodeArg(types, d.ParamOIDs[i], arg, buf)
 		if err != nil {
 			return nil, fmt.Errorf("parameter %d: %w", i+1, err)
 		}
+		r.formats[i] = format
 		if longer != nil { // else it is null
 			r.values[i], buf = longer[len(buf):], longer
 		}
@@ -83,6 +80,20 @@ func (r *readyStep) encode(types *pgtype.Map, args []any, buf []byte) ([]byte, e
 		r.results[i] = types.FormatCodeForOID(field.DataTypeOID)
 	}
 	return buf, nil
+}
+
+// encodeArg appends one parameter to buf; nil: it is null.
+func encodeArg(types *pgtype.Map, oid uint32, arg any, buf []byte) (longer []byte, format int16, err error) {
+	switch v := arg.(type) {
+	case array:
+		return v(buf), pgx.BinaryFormatCode, nil
+	case string:
+		format = pgx.TextFormatCode
+	default:
+		format = types.FormatCodeForOID(oid)
+	}
+	longer, err = types.Encode(oid, format, arg, buf)
+	return longer, format, err
 }
 
 // An encodeError is the fault of a value, not of the connection.

@@ -67,8 +67,8 @@ func (p *Postgres) runRenewals(batch []*ticket[renewal, Grant]) {
 	runUpdate(p, batch, &update[renewal, Grant]{
 		batch: &p.sql.renew, alone: &p.sql.renewAlone,
 		args: func(b []*ticket[renewal, Grant]) []any {
-			return append(refArgs(b, func(q *renewal) Ref { return q.Ref }),
-				column(b, func(t *ticket[renewal, Grant]) bool { return t.ask.late }))
+			return append(refArgs(b, func(q *renewal) *Ref { return &q.Ref }),
+				bools(b, func(t *ticket[renewal, Grant]) bool { return t.ask.late }))
 		},
 		reader: grantReader,
 		hit:    func(_ *renewal, r Record, t timing) Grant { return r.grant(t.sent) },
@@ -82,10 +82,10 @@ func (p *Postgres) runCompletions(batch []*ticket[Completion, Record]) {
 	runUpdate(p, batch, &update[Completion, Record]{
 		batch: &p.sql.complete, alone: &p.sql.completeAlone,
 		args: func(b []*ticket[Completion, Record]) []any {
-			return append(refArgs(b, func(q *Completion) Ref { return q.Ref }),
-				column(b, func(t *ticket[Completion, Record]) int32 { return int32(t.ask.Status) }),
-				column(b, func(t *ticket[Completion, Record]) []byte { return t.ask.Response }),
-				column(b, func(t *ticket[Completion, Record]) string { return t.ask.Reason }))
+			return append(refArgs(b, func(q *Completion) *Ref { return &q.Ref }),
+				int4s(b, func(t *ticket[Completion, Record]) int32 { return int32(t.ask.Status) }),
+				blobs(b, func(t *ticket[Completion, Record]) []byte { return t.ask.Response }),
+				texts(b, func(t *ticket[Completion, Record]) string { return t.ask.Reason }))
 		},
 		reader: recordReader,
 		hit: func(q *Completion, r Record, _ timing) Record {
@@ -105,9 +105,9 @@ func (p *Postgres) runReleases(batch []*ticket[parting, Record]) {
 	runUpdate(p, batch, &update[parting, Record]{
 		batch: &p.sql.release, alone: &p.sql.releaseAlone,
 		args: func(b []*ticket[parting, Record]) []any {
-			return append(refArgs(b, func(q *parting) Ref { return q.Ref }),
-				column(b, func(t *ticket[parting, Record]) string { return t.ask.reason }),
-				column(b, func(t *ticket[parting, Record]) bool { return t.ask.started }))
+			return append(refArgs(b, func(q *parting) *Ref { return &q.Ref }),
+				texts(b, func(t *ticket[parting, Record]) string { return t.ask.reason }),
+				bools(b, func(t *ticket[parting, Record]) bool { return t.ask.started }))
 		},
 		reader: recordReader,
 		hit:    func(_ *parting, r Record, _ timing) Record { return r },
@@ -121,11 +121,11 @@ func (p *Postgres) runReleases(batch []*ticket[parting, Record]) {
 }
 
 // refArgs are the parameters that every compare-and-set begins with.
-func refArgs[Q, R any](batch []*ticket[Q, R], ref func(*Q) Ref) []any {
+func refArgs[Q, R any](batch []*ticket[Q, R], ref func(*Q) *Ref) []any {
 	return []any{
-		digests(batch),
-		column(batch, func(t *ticket[Q, R]) []byte { token := ref(&t.ask).Token; return token[:] }),
-		column(batch, func(t *ticket[Q, R]) int64 { return ref(&t.ask).Fence }),
+		keys(batch),
+		blobs(batch, func(t *ticket[Q, R]) []byte { return ref(&t.ask).Token[:] }),
+		int8s(batch, func(t *ticket[Q, R]) int64 { return ref(&t.ask).Fence }),
 	}
 }
 
