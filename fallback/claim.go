@@ -113,11 +113,11 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	ctx, cancel := p.bounded()
 	defer cancel()
 	notAfter, send := p.notAfter(), newSend()
-	granted := make(map[Digest]Record, len(batch))
-	var standing map[Digest]Record
+	granted := make(map[Digest]*Record, len(batch))
+	var standing map[Digest]*Record
 	var after *step
 	if p.contended.Load() {
-		standing = make(map[Digest]Record)
+		standing = make(map[Digest]*Record)
 		after = &step{statement: &p.sql.readback, args: []any{keys(batch), tokens(batch)}, scan: gather(standing, recordReader())}
 	}
 	var t timing
@@ -159,7 +159,7 @@ func (p *Postgres) unconfirmed(of [][]byte, d doubt, err error) error {
 }
 
 // settleGranted answers the claims that were granted, and returns the others.
-func settleGranted(batch []*claimTicket, granted map[Digest]Record, t timing) (lost []*claimTicket) {
+func settleGranted(batch []*claimTicket, granted map[Digest]*Record, t timing) (lost []*claimTicket) {
 	for _, ticket := range batch {
 		if r, ok := granted[ticket.digest]; ok && r.Token == ticket.ask.Token {
 			g := r.grant(t.sent)
@@ -173,11 +173,11 @@ func settleGranted(batch []*claimTicket, granted map[Digest]Record, t timing) (l
 
 // settleLost answers a claim that was not granted by the row in its way, if
 // there still is one.
-func settleLost(ticket *claimTicket, r Record) bool {
-	if r.State == Absent || r.Token == ticket.ask.Token || r.claimable(r.Now) {
+func settleLost(ticket *claimTicket, r *Record) bool {
+	if r == nil || r.State == Absent || r.Token == ticket.ask.Token || r.claimable(r.Now) {
 		return false
 	}
-	ticket.settle(Verdict{Row: &r}, nil)
+	ticket.settle(Verdict{Row: r}, nil)
 	return true
 }
 
@@ -185,7 +185,7 @@ func settleLost(ticket *claimTicket, r Record) bool {
 // of its own: no read-back went along with them, or it has failed. Where that
 // does not help, nothing more is known.
 func (p *Postgres) readBackApart(lost []*claimTicket, err error) (again []*claimTicket) {
-	var rows map[Digest]Record
+	var rows map[Digest]*Record
 	failed := make(map[Digest]error)
 	if err == nil || curable(err) {
 		rows, failed = p.readApart(digests(lost))

@@ -11,19 +11,19 @@ import (
 // synchronous standby does not answer: the wait of a COMMIT that is cancelled,
 // as drivers do when a context ends, leaves it visible here and nowhere else.
 func (p *Postgres) Confirm(ctx context.Context, d Digest) (Record, error) {
-	return p.confirms.call(ctx, d, struct{}{})
+	return valueOf(p.confirms.call(ctx, d, struct{}{}))
 }
 
-func (p *Postgres) runConfirms(batch []*ticket[struct{}, Record]) {
-	heal(p, batch, healer[struct{}, Record]{
+func (p *Postgres) runConfirms(batch []*ticket[struct{}, *Record]) {
+	heal(p, batch, healer[struct{}, *Record]{
 		try: p.tryConfirms,
-		fail: func(t *ticket[struct{}, Record], err error) {
-			t.settle(Record{}, verdictOf(err))
+		fail: func(t *ticket[struct{}, *Record], err error) {
+			t.settle(nil, verdictOf(err))
 		},
 	})
 }
 
-func (p *Postgres) tryConfirms(batch []*ticket[struct{}, Record]) error {
+func (p *Postgres) tryConfirms(batch []*ticket[struct{}, *Record]) error {
 	records, err := p.confirmRows(digests(batch))
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (p *Postgres) tryConfirms(batch []*ticket[struct{}, Record]) error {
 
 // confirmRows waits for the claims in doubt about some rows, locks the rows and
 // returns them once that is durable; those that do not exist are absent.
-func (p *Postgres) confirmRows(of [][]byte) (map[Digest]Record, error) {
+func (p *Postgres) confirmRows(of [][]byte) (map[Digest]*Record, error) {
 	about := make(map[Digest][]doubt, len(of))
 	sends := []int64{} // not nil, which would be NULL
 	for _, raw := range of {
@@ -58,10 +58,10 @@ func (p *Postgres) confirmRows(of [][]byte) (map[Digest]Record, error) {
 
 // lockRows is the transaction of confirmRows. now is when the last of the
 // sends was over.
-func (p *Postgres) lockRows(of [][]byte, sends []int64) (records map[Digest]Record, now time.Time, err error) {
+func (p *Postgres) lockRows(of [][]byte, sends []int64) (records map[Digest]*Record, now time.Time, err error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
-	records = make(map[Digest]Record, len(of))
+	records = make(map[Digest]*Record, len(of))
 	var t timing
 	wait := step{statement: &p.sql.wait, args: []any{sends}, scan: func(rows pgx.Rows) error { return rows.Scan(&now) }}
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
@@ -78,10 +78,10 @@ func (p *Postgres) lockRows(of [][]byte, sends []int64) (records map[Digest]Reco
 		d := Digest(raw)
 		r, ok := records[d]
 		if !ok {
-			r = Record{Digest: d}
+			r = &Record{Digest: d}
+			records[d] = r
 		}
 		r.Now = now // a claim that had not begun by then goes by it, not by when the row was locked
-		records[d] = r
 	}
 	return records, now, nil
 }

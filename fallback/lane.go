@@ -83,7 +83,8 @@ func (l *lane[Q, R]) enter(ctx context.Context, d Digest, ask Q) (*ticket[Q, R],
 			return t, nil
 		}
 	}
-	size := l.sizeOf(&ask)
+	t := &ticket[Q, R]{digest: d, ask: ask, done: make(chan struct{})}
+	size := l.sizeOf(&t.ask)
 	if len(l.waiting) >= l.maxQueue || l.bytes > 0 && l.bytes+size > maxQueueBytes {
 		return nil, ErrOverloaded
 	}
@@ -91,7 +92,6 @@ func (l *lane[Q, R]) enter(ctx context.Context, d Digest, ask Q) (*ticket[Q, R],
 	if more && !l.group.join() {
 		return nil, ErrClosed
 	}
-	t := &ticket[Q, R]{digest: d, ask: ask, done: make(chan struct{})}
 	l.waiting = append(l.waiting, t)
 	l.bytes += size
 	if l.share {

@@ -42,7 +42,9 @@ func (p *Postgres) List(ctx context.Context, f Filter) (rows []Record, err error
 	}
 	err = p.look(ctx, step{statement: &p.sql.list, args: []any{state, f.After[:], int64(f.Limit)}, scan: func(r pgx.Rows) error {
 		rec, err := read(r)
-		rows = append(rows, rec)
+		if err == nil {
+			rows = append(rows, *rec)
+		}
 		return err
 	}})
 	return rows, err

@@ -34,11 +34,11 @@ type Postgres struct {
 	contended atomic.Bool // the last batch of claims had lost ones
 
 	claims    lane[ClaimRequest, Verdict]
-	reads     lane[struct{}, Record]
+	reads     lane[struct{}, *Record]
 	renewals  lane[renewal, Grant]
-	completes lane[Completion, Record]
-	releases  lane[parting, Record]
-	confirms  lane[struct{}, Record]
+	completes lane[Completion, *Record]
+	releases  lane[parting, *Record]
+	confirms  lane[struct{}, *Record]
 	hints     lane[string, struct{}]
 	post      post
 
@@ -101,12 +101,12 @@ func newPostgres(pool *pgxpool.Pool, cfg Config) (*Postgres, error) {
 
 func (p *Postgres) buildLanes() {
 	p.claims = lane[ClaimRequest, Verdict]{run: p.runClaims}
-	p.reads = lane[struct{}, Record]{run: p.runReads, share: true}
+	p.reads = lane[struct{}, *Record]{run: p.runReads, share: true}
 	p.renewals = lane[renewal, Grant]{run: p.runRenewals}
-	p.completes = lane[Completion, Record]{run: p.runCompletions,
+	p.completes = lane[Completion, *Record]{run: p.runCompletions,
 		size: func(c *Completion) int { return len(c.Response) }}
-	p.releases = lane[parting, Record]{run: p.runReleases}
-	p.confirms = lane[struct{}, Record]{run: p.runConfirms, share: true}
+	p.releases = lane[parting, *Record]{run: p.runReleases}
+	p.confirms = lane[struct{}, *Record]{run: p.runConfirms, share: true}
 	p.hints = lane[string, struct{}]{run: p.runHints}
 	bound(p, &p.claims)
 	bound(p, &p.reads)
@@ -170,10 +170,10 @@ func (p *Postgres) Read(ctx context.Context, d Digest) (Record, error) {
 	if len(p.doubts.about(d)) > 0 {
 		return p.Confirm(ctx, d)
 	}
-	return p.reads.call(ctx, d, struct{}{})
+	return valueOf(p.reads.call(ctx, d, struct{}{}))
 }
 
-func (p *Postgres) runReads(batch []*ticket[struct{}, Record]) {
+func (p *Postgres) runReads(batch []*ticket[struct{}, *Record]) {
 	records, failed := p.readApart(digests(batch))
 	for _, t := range batch {
 		t.settle(records[t.digest], verdictOf(failed[t.digest]))
@@ -182,12 +182,12 @@ func (p *Postgres) runReads(batch []*ticket[struct{}, Record]) {
 
 // readApart reads rows, in halves when that fails for what can be one row's
 // fault: a row that cannot be read fails only itself.
-func (p *Postgres) readApart(of [][]byte) (records map[Digest]Record, failed map[Digest]error) {
+func (p *Postgres) readApart(of [][]byte) (records map[Digest]*Record, failed map[Digest]error) {
 	records, err := p.readRows(of)
 	if err == nil {
 		return records, nil
 	}
-	records, failed = make(map[Digest]Record, len(of)), make(map[Digest]error)
+	records, failed = make(map[Digest]*Record, len(of)), make(map[Digest]error)
 	if len(of) == 1 || !curable(err) {
 		for _, raw := range of {
 			failed[Digest(raw)] = err
@@ -204,7 +204,7 @@ func (p *Postgres) readApart(of [][]byte) (records map[Digest]Record, failed map
 
 // readRows reads rows, and says of those that do not exist that they are
 // absent. A read may be repeated at will.
-func (p *Postgres) readRows(of [][]byte) (records map[Digest]Record, err error) {
+func (p *Postgres) readRows(of [][]byte) (records map[Digest]*Record, err error) {
 	for range maxTries {
 		records, err = p.readOnce(of)
 		if err == nil || !retryable(err) && howFar(err) != inDoubt {
@@ -217,10 +217,10 @@ func (p *Postgres) readRows(of [][]byte) (records map[Digest]Record, err error) 
 // maxTries bounds how often a statement is sent again at once.
 const maxTries = 3
 
-func (p *Postgres) readOnce(of [][]byte) (map[Digest]Record, error) {
+func (p *Postgres) readOnce(of [][]byte) (map[Digest]*Record, error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
-	records := make(map[Digest]Record, len(of))
+	records := make(map[Digest]*Record, len(of))
 	var t timing
 	var now time.Time
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
@@ -236,7 +236,7 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]Record, error) {
 	for _, raw := range of {
 		d := Digest(raw)
 		if _, ok := records[d]; !ok {
-			records[d] = Record{Digest: d, Now: now}
+			records[d] = &Record{Digest: d, Now: now}
 		}
 	}
 	p.date(records, t)
@@ -244,24 +244,33 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]Record, error) {
 }
 
 // gather collects records by digest.
-func gather(into map[Digest]Record, read rowReader) func(pgx.Rows) error {
+func gather(into map[Digest]*Record, read rowReader) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		r, err := read(rows)
-		into[r.Digest] = r
+		if err == nil {
+			into[r.Digest] = r
+		}
 		return err
 	}
 }
 
+// valueOf returns what callers get: a record of their own.
+func valueOf(r *Record, err error) (Record, error) {
+	if r == nil {
+		return Record{}, err
+	}
+	return *r, err
+}
+
 // date adds to the records what depends on when their statement was sent, and
 // takes a reading of the ledger's clock from one of them.
-func (p *Postgres) date(records map[Digest]Record, t timing) {
+func (p *Postgres) date(records map[Digest]*Record, t timing) {
 	observed := false
-	for d, r := range records {
+	for _, r := range records {
 		if !observed {
 			p.clock.observe(r.Now, t.boot)
 			observed = true
 		}
 		r.withGrant(t.sent)
-		records[d] = r
 	}
 }

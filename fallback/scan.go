@@ -23,7 +23,7 @@ type stored struct {
 }
 
 // A rowReader reads the rows of one result, one after the other.
-type rowReader func(pgx.Rows) (Record, error)
+type rowReader func(pgx.Rows) (*Record, error)
 
 // recordReader returns a reader of {record}, and of the response where it was
 // asked for.
@@ -37,16 +37,17 @@ func recordReader() rowReader {
 		&s.recover, &s.done, &s.freed, &s.expires, &r.Status, &r.Size, &r.Reason,
 		&s.recordVer, &r.Now,
 	}
-	return func(rows pgx.Rows) (Record, error) {
+	return func(rows pgx.Rows) (*Record, error) {
 		r = Record{}
 		if len(rows.FieldDescriptions()) > len(into) {
 			into = append(into, &r.Response)
 		}
 		if err := rows.Scan(into...); err != nil {
-			return Record{}, err
+			return nil, err
 		}
 		s.fill(&r)
-		return r, nil
+		read := r
+		return &read, nil
 	}
 }
 
@@ -115,15 +116,16 @@ func grantReader() rowReader {
 	var digest, token pgtype.DriverBytes
 	var maxProcessingUS int64
 	into := []any{&digest, &r.Fence, &token, &r.Attempts, &r.ClaimedAt, &r.LeaseUntil, &maxProcessingUS, &r.Now}
-	return func(rows pgx.Rows) (Record, error) {
+	return func(rows pgx.Rows) (*Record, error) {
 		r = Record{}
 		if err := rows.Scan(into...); err != nil {
-			return Record{}, err
+			return nil, err
 		}
 		copy(r.Digest[:], digest)
 		copy(r.Token[:], token)
 		r.Policy.MaxProcessing = time.Duration(maxProcessingUS) * time.Microsecond
-		return r, nil
+		read := r
+		return &read, nil
 	}
 }
 

@@ -52,13 +52,11 @@ func (p *Postgres) alone(act step, d Digest, read rowReader) (hit, row *Record, 
 func (p *Postgres) aloneOnce(act step, d Digest, read rowReader) (hit, row *Record, err error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
-	changed, standing := make(map[Digest]Record), make(map[Digest]Record)
+	standing := make(map[Digest]*Record)
 	var t timing
-	var now time.Time
 	var committed bool
-	act.scan = func(rows pgx.Rows) error {
-		r, err := read(rows)
-		changed[r.Digest], now = r, r.Now
+	act.scan = func(rows pgx.Rows) (err error) {
+		hit, err = read(rows)
 		return err
 	}
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
@@ -66,21 +64,20 @@ func (p *Postgres) aloneOnce(act step, d Digest, read rowReader) (hit, row *Reco
 		t, committed, err = p.transact(ctx, c, act, &after)
 		return err
 	})
-	if r, ok := changed[d]; committed && ok {
-		p.clock.observe(now, t.boot)
-		g := r.grant(t.sent)
-		r.Grant = &g
-		return &r, nil, nil
+	if committed && hit != nil {
+		p.clock.observe(hit.Now, t.boot)
+		g := hit.grant(t.sent)
+		hit.Grant = &g
+		return hit, nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	p.date(standing, t)
-	r, ok := standing[d]
-	if !ok {
-		r = Record{Digest: d}
+	if row = standing[d]; row == nil {
+		row = &Record{Digest: d}
 	}
-	return nil, &r, nil
+	return nil, row, nil
 }
 
 // own runs one of the owner's statements. done reports whether the row already
@@ -109,11 +106,10 @@ func (p *Postgres) already(d Digest, done func(*Record) bool) (*Record, error) {
 	if err != nil {
 		return nil, verdictOf(err)
 	}
-	r := rows[d]
-	if !done(&r) {
-		return nil, ErrRefused
+	if r := rows[d]; done(r) {
+		return r, nil
 	}
-	return &r, nil
+	return nil, ErrRefused
 }
 
 // Abandon implements Ledger.

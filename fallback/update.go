@@ -30,7 +30,7 @@ func (p *Postgres) Renew(ctx context.Context, ref Ref, late bool) (Grant, error)
 // Complete implements Ledger.
 func (p *Postgres) Complete(ctx context.Context, c Completion) (Record, error) {
 	c.Reason = plainText(c.Reason)
-	return p.completes.call(ctx, c.Digest, c)
+	return valueOf(p.completes.call(ctx, c.Digest, c))
 }
 
 // Release implements Ledger.
@@ -57,10 +57,10 @@ type update[Q, R any] struct {
 	args         func([]*ticket[Q, R]) []any
 	reader       func() rowReader
 	// hit makes the answer of a row that the statement has changed.
-	hit func(*Q, Record, timing) R
+	hit func(*Q, *Record, timing) R
 	// miss judges a row that it has not changed: answered for good, or (ok
 	// false) it should have been changed, so it was locked.
-	miss func(*Q, Record) (answer R, err error, ok bool)
+	miss func(*Q, *Record) (answer R, err error, ok bool)
 }
 
 func (p *Postgres) runRenewals(batch []*ticket[renewal, Grant]) {
@@ -71,51 +71,51 @@ func (p *Postgres) runRenewals(batch []*ticket[renewal, Grant]) {
 				bools(b, func(t *ticket[renewal, Grant]) bool { return t.ask.late }))
 		},
 		reader: grantReader,
-		hit:    func(_ *renewal, r Record, t timing) Grant { return r.grant(t.sent) },
-		miss: func(q *renewal, r Record) (Grant, error, bool) {
+		hit:    func(_ *renewal, r *Record, t timing) Grant { return r.grant(t.sent) },
+		miss: func(q *renewal, r *Record) (Grant, error, bool) {
 			return Grant{}, ErrRefused, !r.is(q.Ref) || !r.renewable(r.Now, q.late)
 		},
 	})
 }
 
-func (p *Postgres) runCompletions(batch []*ticket[Completion, Record]) {
-	runUpdate(p, batch, &update[Completion, Record]{
+func (p *Postgres) runCompletions(batch []*ticket[Completion, *Record]) {
+	runUpdate(p, batch, &update[Completion, *Record]{
 		batch: &p.sql.complete, alone: &p.sql.completeAlone,
-		args: func(b []*ticket[Completion, Record]) []any {
+		args: func(b []*ticket[Completion, *Record]) []any {
 			return append(refArgs(b, func(q *Completion) *Ref { return &q.Ref }),
-				int4s(b, func(t *ticket[Completion, Record]) int32 { return int32(t.ask.Status) }),
-				blobs(b, func(t *ticket[Completion, Record]) []byte { return t.ask.Response }),
-				texts(b, func(t *ticket[Completion, Record]) string { return t.ask.Reason }))
+				int4s(b, func(t *ticket[Completion, *Record]) int32 { return int32(t.ask.Status) }),
+				blobs(b, func(t *ticket[Completion, *Record]) []byte { return t.ask.Response }),
+				texts(b, func(t *ticket[Completion, *Record]) string { return t.ask.Reason }))
 		},
 		reader: recordReader,
-		hit: func(q *Completion, r Record, _ timing) Record {
+		hit: func(q *Completion, r *Record, _ timing) *Record {
 			r.Response = bytes.Clone(q.Response)
 			return r
 		},
-		miss: func(q *Completion, r Record) (Record, error, bool) {
+		miss: func(q *Completion, r *Record) (*Record, error, bool) {
 			if r.is(q.Ref) && r.State == Completed {
 				return r, nil, true
 			}
-			return Record{}, ErrRefused, !r.is(q.Ref) || !r.open()
+			return nil, ErrRefused, !r.is(q.Ref) || !r.open()
 		},
 	})
 }
 
-func (p *Postgres) runReleases(batch []*ticket[parting, Record]) {
-	runUpdate(p, batch, &update[parting, Record]{
+func (p *Postgres) runReleases(batch []*ticket[parting, *Record]) {
+	runUpdate(p, batch, &update[parting, *Record]{
 		batch: &p.sql.release, alone: &p.sql.releaseAlone,
-		args: func(b []*ticket[parting, Record]) []any {
+		args: func(b []*ticket[parting, *Record]) []any {
 			return append(refArgs(b, func(q *parting) *Ref { return &q.Ref }),
-				texts(b, func(t *ticket[parting, Record]) string { return t.ask.reason }),
-				bools(b, func(t *ticket[parting, Record]) bool { return t.ask.started }))
+				texts(b, func(t *ticket[parting, *Record]) string { return t.ask.reason }),
+				bools(b, func(t *ticket[parting, *Record]) bool { return t.ask.started }))
 		},
 		reader: recordReader,
-		hit:    func(_ *parting, r Record, _ timing) Record { return r },
-		miss: func(q *parting, r Record) (Record, error, bool) {
+		hit:    func(_ *parting, r *Record, _ timing) *Record { return r },
+		miss: func(q *parting, r *Record) (*Record, error, bool) {
 			if r.is(q.Ref) && r.State == Released {
 				return r, nil, true
 			}
-			return Record{}, ErrRefused, !r.is(q.Ref) || !r.open()
+			return nil, ErrRefused, !r.is(q.Ref) || !r.open()
 		},
 	})
 }
@@ -241,10 +241,10 @@ func updateAlone[Q, R any](p *Postgres, one *ticket[Q, R], u *update[Q, R]) {
 
 // change sends one statement in a transaction of its own and returns the rows
 // that it changed, most of them as a rule, once the commit is confirmed.
-func (p *Postgres) change(s *statement, most int, args []any, read rowReader) (map[Digest]Record, timing, error) {
+func (p *Postgres) change(s *statement, most int, args []any, read rowReader) (map[Digest]*Record, timing, error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
-	changed := make(map[Digest]Record, most)
+	changed := make(map[Digest]*Record, most)
 	var t timing
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
 		t, _, err = p.transact(ctx, c, step{statement: s, args: args, scan: gather(changed, read)}, nil)
