@@ -118,12 +118,12 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	var after *step
 	if p.contended.Load() {
 		standing = make(map[Digest]*Record)
-		after = &step{statement: &p.sql.readback, args: []any{keys(batch), tokens(batch)}, scan: gather(standing, recordReader())}
+		after = &step{statement: &p.sql.readback, args: []any{keys(batch), tokens(batch)}, scan: gather(standing, readRecord)}
 	}
 	var t timing
 	var committed bool
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gather(granted, grantReader()), first: p.guard(send)}, after)
+		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gather(granted, readGrant), first: p.guard(send)}, after)
 		return err
 	})
 	if !committed && !(failpoint.Mutant("verdict-before-commit") && len(granted) > 0) {
@@ -272,7 +272,7 @@ func (p *Postgres) TakeOver(ctx context.Context, req ClaimRequest, fence int64) 
 	}
 	notAfter, send := p.notAfter(), newSend()
 	act := step{statement: &p.sql.takeover, args: takeOverArgs(req, fence, notAfter), first: p.guard(send)}
-	hit, row, err := p.alone(act, req.Digest, grantReader())
+	hit, row, err := p.alone(act, req.Digest, readGrant)
 	switch {
 	case err != nil && howFar(err) == inDoubt:
 		return Verdict{}, p.unconfirmed([][]byte{req.Digest[:]}, doubt{send, notAfter}, err)

@@ -36,12 +36,12 @@ var (
 // List implements Lister.
 func (p *Postgres) List(ctx context.Context, f Filter) (rows []Record, err error) {
 	orInt(&f.Limit, 100)
-	read, state := recordReader(), ""
+	state := ""
 	if f.State != Absent {
 		state = f.State.String()
 	}
 	err = p.look(ctx, step{statement: &p.sql.list, args: []any{state, f.After[:], int64(f.Limit)}, scan: func(r pgx.Rows) error {
-		rec, err := read(r)
+		rec, err := readRecord(r)
 		if err == nil {
 			rows = append(rows, *rec)
 		}

@@ -44,7 +44,9 @@ func (p *Postgres) NodeSet(ctx context.Context) (NodeSet, error) {
 		_, err := p.query(bounded, c, step{statement: &p.sql.nodeSet, args: nil, scan: func(rows pgx.Rows) error {
 			return rows.Scan(&set.Nodes, &since)
 		}})
-		set.Since = orZero(since)
+		if since != nil {
+			set.Since = *since
+		}
 		return err
 	})
 	return set, verdictOf(err)

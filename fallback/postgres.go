@@ -226,7 +226,7 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]*Record, error) {
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
 		t, err = p.query(ctx, c,
 			step{statement: &p.sql.clock, args: nil, scan: func(rows pgx.Rows) error { return rows.Scan(&now) }},
-			step{statement: &p.sql.read, args: []any{of}, scan: gather(records, recordReader())})
+			step{statement: &p.sql.read, args: []any{of}, scan: gather(records, readRecord)})
 		return err
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ type readyStep struct {
 	description *pgconn.StatementDescription
 	values      [][]byte
 	formats     []int16 // of the values
-	results     []int16 // formats of the columns
+	results     []int16 // format of the columns
 }
 
 func (r *readyStep) send(line *pgconn.Pipeline) {
@@ -75,12 +75,13 @@ func (r *readyStep) encode(types *pgtype.Map, args []any, buf []byte) ([]byte, e
 			r.values[i], buf = longer[len(buf):], longer
 		}
 	}
-	r.results = make([]int16, len(d.Fields))
-	for i, field := range d.Fields {
-		r.results[i] = types.FormatCodeForOID(field.DataTypeOID)
-	}
+	r.results = binaryResults
 	return buf, nil
 }
+
+// binaryResults: all columns in binary form, as fields takes them, whatever
+// types the pool's owner has registered.
+var binaryResults = []int16{pgx.BinaryFormatCode}
 
 // encodeArg appends one parameter to buf; nil: it is null.
 func encodeArg(types *pgtype.Map, oid uint32, arg any, buf []byte) (longer []byte, format int16, err error) {

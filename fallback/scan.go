@@ -4,88 +4,67 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // InDoubt is the State of a row that this binary does not understand: its
 // state or its record version is newer. Such a row is never claimable.
 const InDoubt State = 255
 
-// stored turns the texts of a row into what they name. A text that this
-// binary does not know puts the row in doubt.
-type stored struct {
-	state, takeover, afterExpiry   string
-	leaseUS, maxProcessingUS       int64
-	retentionUS                    *int64
-	recover, done, freed, expires  *time.Time
-	digest, token, scope, id       pgtype.DriverBytes // of the connection: until the next row
-	fpVersion, fpSecret, recordVer int16
-}
-
-// A rowReader reads the rows of one result, one after the other.
+// A rowReader reads a row of one kind.
 type rowReader func(pgx.Rows) (*Record, error)
 
-// recordReader returns a reader of {record}, and of the response where it was
-// asked for.
-func recordReader() rowReader {
-	var r Record
-	var s stored
-	into := []any{
-		&s.digest, &r.Key.Namespace, &s.scope, &s.id, &s.state, &r.Fence, &s.token, &r.Owner,
-		&s.fpVersion, &s.fpSecret, &r.Fingerprint.Sum, &s.takeover, &s.leaseUS, &s.maxProcessingUS,
-		&r.Policy.MaxAttempts, &s.retentionUS, &s.afterExpiry, &r.Attempts, &r.ClaimedAt, &r.LeaseUntil,
-		&s.recover, &s.done, &s.freed, &s.expires, &r.Status, &r.Size, &r.Reason,
-		&s.recordVer, &r.Now,
+// readRecord reads {record}, and the response where it was asked for.
+func readRecord(rows pgx.Rows) (*Record, error) {
+	r, f := new(Record), fieldsOf(rows)
+	copy(r.Digest[:], f.raw())
+	r.Key = Key{Namespace: f.text(), Scope: f.text(), ID: f.text()}
+	r.State = stateOf(f.raw())
+	r.Fence = f.int8()
+	copy(r.Token[:], f.raw())
+	r.Owner = f.text()
+	r.Fingerprint = Fingerprint{Version: uint8(f.int2()), Secret: uint8(f.int2()), Sum: f.bytes()}
+	takeover, known := takeoverOf(f.raw())
+	r.Policy = Policy{
+		Takeover: takeover, Lease: f.span(), MaxProcessing: f.span(), MaxAttempts: f.int4(),
+		Retention: f.spanOr(Forever), AfterExpiry: afterExpiryOf(f.raw()),
 	}
-	return func(rows pgx.Rows) (*Record, error) {
-		r = Record{}
-		if len(rows.FieldDescriptions()) > len(into) {
-			into = append(into, &r.Response)
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
-		s.fill(&r)
-		read := r
-		return &read, nil
+	r.Attempts = f.int4()
+	r.ClaimedAt, r.LeaseUntil, r.RecoverUntil = f.time(), f.time(), f.timeOrZero()
+	r.CompletedAt, r.ReleasedAt, r.ExpiresAt = f.timeOrZero(), f.timeOrZero(), f.timeOrZero()
+	r.Status, r.Size, r.Reason = f.int4(), f.int8(), f.text()
+	r.Version, r.Now = f.int2(), f.time()
+	if len(f.left) > 0 {
+		r.Response = f.bytes()
 	}
-}
-
-func (s *stored) fill(r *Record) {
-	copy(r.Digest[:], s.digest)
-	copy(r.Token[:], s.token)
-	r.Key.Scope, r.Key.ID = string(s.scope), string(s.id)
-	r.Fingerprint.Version, r.Fingerprint.Secret = uint8(s.fpVersion), uint8(s.fpSecret)
-	r.Version = int(s.recordVer)
-	r.State = stateOf(s.state)
-	r.Policy.Lease = time.Duration(s.leaseUS) * time.Microsecond
-	r.Policy.MaxProcessing = time.Duration(s.maxProcessingUS) * time.Microsecond
-	r.Policy.Retention = Forever
-	if s.retentionUS != nil {
-		r.Policy.Retention = time.Duration(*s.retentionUS) * time.Microsecond
-	}
-	var known bool
-	if r.Policy.Takeover, known = takeoverOf(s.takeover); !known || r.Version > RecordVersion {
+	if !known || r.Version > RecordVersion {
 		r.State = InDoubt
 	}
-	if s.afterExpiry != RunAgain.String() { // an unknown rule is not claimable either
-		r.Policy.AfterExpiry = NeverAgain
-	}
-	r.RecoverUntil, r.CompletedAt = orZero(s.recover), orZero(s.done)
-	r.ReleasedAt, r.ExpiresAt = orZero(s.freed), orZero(s.expires)
+	return r, f.err
 }
 
-func stateOf(text string) State {
+// readGrant reads {grant}: the part of a record that a grant needs.
+func readGrant(rows pgx.Rows) (*Record, error) {
+	r, f := new(Record), fieldsOf(rows)
+	copy(r.Digest[:], f.raw())
+	r.Fence = f.int8()
+	copy(r.Token[:], f.raw())
+	r.Attempts, r.ClaimedAt, r.LeaseUntil = f.int4(), f.time(), f.time()
+	r.Policy.MaxProcessing, r.Now = f.span(), f.time()
+	return r, f.err
+}
+
+// A text that this binary does not know puts the row in doubt.
+func stateOf(text []byte) State {
 	for i, name := range stateNames {
-		if name == text {
+		if name == string(text) {
 			return State(i)
 		}
 	}
 	return InDoubt
 }
 
-func takeoverOf(text string) (Takeover, bool) {
-	switch text {
+func takeoverOf(text []byte) (t Takeover, known bool) {
+	switch string(text) {
 	case Hold.String():
 		return Hold, true
 	case Retry.String():
@@ -94,11 +73,12 @@ func takeoverOf(text string) (Takeover, bool) {
 	return Hold, false
 }
 
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
+// afterExpiryOf: an unknown rule is not claimable.
+func afterExpiryOf(text []byte) AfterExpiry {
+	if string(text) == RunAgain.String() {
+		return RunAgain
 	}
-	return *t
+	return NeverAgain
 }
 
 // withGrant adds what an owner may rely on, if the row has a lease.
@@ -106,26 +86,6 @@ func (r *Record) withGrant(sent time.Time) {
 	if r.State == Processing || r.State == Streaming {
 		g := r.grant(sent)
 		r.Grant = &g
-	}
-}
-
-// grantReader returns a reader of {grant}: the part of a record that a grant
-// needs.
-func grantReader() rowReader {
-	var r Record
-	var digest, token pgtype.DriverBytes
-	var maxProcessingUS int64
-	into := []any{&digest, &r.Fence, &token, &r.Attempts, &r.ClaimedAt, &r.LeaseUntil, &maxProcessingUS, &r.Now}
-	return func(rows pgx.Rows) (*Record, error) {
-		r = Record{}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
-		copy(r.Digest[:], digest)
-		copy(r.Token[:], token)
-		r.Policy.MaxProcessing = time.Duration(maxProcessingUS) * time.Microsecond
-		read := r
-		return &read, nil
 	}
 }
 

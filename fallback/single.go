@@ -60,7 +60,7 @@ func (p *Postgres) aloneOnce(act step, d Digest, read rowReader) (hit, row *Reco
 		return err
 	}
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		after := step{statement: &p.sql.read, args: []any{[][]byte{d[:]}}, scan: gather(standing, recordReader())}
+		after := step{statement: &p.sql.read, args: []any{[][]byte{d[:]}}, scan: gather(standing, readRecord)}
 		t, committed, err = p.transact(ctx, c, act, &after)
 		return err
 	})
@@ -88,7 +88,7 @@ func (p *Postgres) own(ctx context.Context, s *statement, ref Ref, args []any, d
 		return nil, err
 	}
 	defer leave()
-	hit, row, err := p.alone(step{statement: s, args: append([]any{ref.Digest[:], ref.Token[:], ref.Fence}, args...)}, ref.Digest, recordReader())
+	hit, row, err := p.alone(step{statement: s, args: append([]any{ref.Digest[:], ref.Token[:], ref.Fence}, args...)}, ref.Digest, readRecord)
 	switch {
 	case err != nil:
 		return nil, verdictOf(err)
@@ -201,7 +201,7 @@ func (p *Postgres) found(ctx context.Context, s *statement, d Digest, args []any
 		return Record{}, false, err
 	}
 	defer leave()
-	hit, row, err := p.alone(step{statement: s, args: append([]any{d[:]}, args...)}, d, recordReader())
+	hit, row, err := p.alone(step{statement: s, args: append([]any{d[:]}, args...)}, d, readRecord)
 	switch {
 	case err != nil:
 		return Record{}, false, verdictOf(err)

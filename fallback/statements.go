@@ -38,7 +38,7 @@ type statements struct {
 }
 
 // The columns that every statement returns a row with, in the order in which
-// recordReader and grantReader read them.
+// readRecord and readGrant read them.
 var (
 	columns = prefixed("digest", "namespace", "scope", "id", "state", "fence", "token", "owner",
 		"fp_version", "fp_secret", "fp_sum", "takeover", "lease_us", "max_processing_us",

@@ -154,11 +154,11 @@ func TestStatesKeepTheirNames(t *testing.T) {
 		Absent: "absent", Processing: "processing", Completed: "completed", Unknown: "unknown",
 		Released: "released", Streaming: "streaming", Tombstone: "tombstone",
 	} {
-		if state.String() != name || stateOf(name) != state || !state.Known() {
+		if state.String() != name || stateOf([]byte(name)) != state || !state.Known() {
 			t.Errorf("%d is %q", state, state)
 		}
 	}
-	if stateOf("tomorrow's") != InDoubt || InDoubt.Known() || InDoubt.String() != "in doubt" {
+	if stateOf([]byte("tomorrow's")) != InDoubt || InDoubt.Known() || InDoubt.String() != "in doubt" {
 		t.Error("a state of another version is not in doubt")
 	}
 }

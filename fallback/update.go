@@ -55,7 +55,7 @@ func (p *Postgres) part(ctx context.Context, q parting) error {
 type update[Q, R any] struct {
 	batch, alone *statement
 	args         func([]*ticket[Q, R]) []any
-	reader       func() rowReader
+	reader       rowReader
 	// hit makes the answer of a row that the statement has changed.
 	hit func(*Q, *Record, timing) R
 	// miss judges a row that it has not changed: answered for good, or (ok
@@ -70,7 +70,7 @@ func (p *Postgres) runRenewals(batch []*ticket[renewal, Grant]) {
 			return append(refArgs(b, func(q *renewal) *Ref { return &q.Ref }),
 				bools(b, func(t *ticket[renewal, Grant]) bool { return t.ask.late }))
 		},
-		reader: grantReader,
+		reader: readGrant,
 		hit:    func(_ *renewal, r *Record, t timing) Grant { return r.grant(t.sent) },
 		miss: func(q *renewal, r *Record) (Grant, error, bool) {
 			return Grant{}, ErrRefused, !r.is(q.Ref) || !r.renewable(r.Now, q.late)
@@ -87,7 +87,7 @@ func (p *Postgres) runCompletions(batch []*ticket[Completion, *Record]) {
 				blobs(b, func(t *ticket[Completion, *Record]) []byte { return t.ask.Response }),
 				texts(b, func(t *ticket[Completion, *Record]) string { return t.ask.Reason }))
 		},
-		reader: recordReader,
+		reader: readRecord,
 		hit: func(q *Completion, r *Record, _ timing) *Record {
 			r.Response = bytes.Clone(q.Response)
 			return r
@@ -109,7 +109,7 @@ func (p *Postgres) runReleases(batch []*ticket[parting, *Record]) {
 				texts(b, func(t *ticket[parting, *Record]) string { return t.ask.reason }),
 				bools(b, func(t *ticket[parting, *Record]) bool { return t.ask.started }))
 		},
-		reader: recordReader,
+		reader: readRecord,
 		hit:    func(_ *parting, r *Record, _ timing) *Record { return r },
 		miss: func(q *parting, r *Record) (*Record, error, bool) {
 			if r.is(q.Ref) && r.State == Released {
@@ -143,7 +143,7 @@ func runUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) {
 // tryUpdate sends a batch and settles the rows that it changed. The others are
 // read, and settled by what they are; those that were locked follow alone.
 func tryUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) error {
-	changed, t, err := p.change(u.batch, len(batch), u.args(batch), u.reader())
+	changed, t, err := p.change(u.batch, len(batch), u.args(batch), u.reader)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func updateAlone[Q, R any](p *Postgres, one *ticket[Q, R], u *update[Q, R]) {
 	just := []*ticket[Q, R]{one}
 	var none R
 	for range maxTries {
-		changed, t, err := p.change(u.alone, 1, u.args(just), u.reader())
+		changed, t, err := p.change(u.alone, 1, u.args(just), u.reader)
 		if err != nil {
 			one.settle(none, verdictOf(err))
 			return
