@@ -107,7 +107,6 @@ func BenchmarkCycle(b *testing.B) {
 			return lockerCycle(benchLocker(b, clients, Config{Unguarded: true, Direct: true}))
 		}},
 		{"guarded", func(b *testing.B) cycle { return lockerCycle(benchLocker(b, clients, Config{})) }},
-		{"guarded-direct", func(b *testing.B) cycle { return lockerCycle(benchLocker(b, clients, Config{Direct: true})) }},
 	}
 	for _, callers := range []int{1, 128} {
 		for _, c := range contenders {

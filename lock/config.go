@@ -38,7 +38,8 @@ type Config struct {
 	// single node that forgets the lock may let a rival in. Every locker of a prefix must
 	// agree.
 	Unguarded bool
-	// Direct counts votes without redsync. The verdicts are the same;
+	// Direct counts the votes of an unguarded locker without redsync, as those
+	// of a guarded one always are. The verdicts are the same;
 	// docs/adr/redsync-behind-a-call.md says what it saves.
 	Direct bool
 	// TrustClients accepts clients whose options cannot be read.

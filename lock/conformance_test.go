@@ -28,8 +28,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, cfg := range map[string]lock.Config{
-		"redsync":           {},
-		"direct":            {Direct: true},
+		"guarded":           {},
 		"unguarded redsync": {Unguarded: true},
 		"unguarded direct":  {Unguarded: true, Direct: true},
 	} {

@@ -13,8 +13,8 @@ import (
 
 // Dial makes one client per address (host:port, redis://, rediss:// or unix://,
 // also several in one string, separated by commas), with the options that a
-// lock node needs: contexts are honoured, nothing is retried behind its back.
-// It connects to nothing. The clients are the caller's to close. Its error
+// lock node needs: contexts are honoured, nothing is retried behind its back,
+// RESP2 unless the URL names another protocol. It connects to nothing. The clients are the caller's to close. Its error
 // lists every address that is wrong, without repeating it: it may hold a
 // password.
 func Dial(urls ...string) ([]redis.UniversalClient, error) {
@@ -61,6 +61,9 @@ func forNode(o *redis.Options) {
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
 	o.DialerRetries = 1
+	if o.Protocol == 0 { // RESP3 adds nothing here, and a look for push messages to every command
+		o.Protocol = 2
+	}
 	if o.DialTimeout == 0 {
 		o.DialTimeout = time.Second
 	}

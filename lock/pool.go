@@ -200,11 +200,12 @@ func (t *timers) stop(timer *time.Timer) {
 // run runs an acquire or an extension to its verdict; nil means that it was
 // won: nothing is held that redsync has not counted. The call's own count says
 // when there is nothing to wait for any more, and whether there is anything to
-// win; with Direct it stands alone. A differential test compares the two. A
+// win; of a guarded call, and with Direct, it stands alone. A differential test
+// compares the two. A
 // release decides nothing, and is not counted.
 func (r *Redlock) run(ctx context.Context, c *call, key string, ttl time.Duration) error {
 	err := c.decide(ctx, r.cfg.NodeTimeout)
-	if err != nil || r.cfg.Direct {
+	if err != nil || r.cfg.Direct || r.guard != nil {
 		return err
 	}
 	return r.viaRedsync(c, key, ttl)

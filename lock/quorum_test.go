@@ -161,8 +161,8 @@ func checkOutcome(t *testing.T, what string, n, free, taken int, err error) {
 func TestL04_TooLate(t *testing.T) {
 	servers := deploy(t, 3)
 	proxies, clients := links(t, servers)
-	for _, direct := range []bool{false, true} {
-		r := locker(t, clients, Config{Direct: direct})
+	for _, unguarded := range []bool{false, true} {
+		r := locker(t, clients, Config{Unguarded: unguarded})
 		must(t, take(t, r, "warm").Release(t.Context()))
 		for _, p := range proxies {
 			p.set(func(s *proxy) { s.delay = 40 * time.Millisecond })
@@ -175,7 +175,7 @@ func TestL04_TooLate(t *testing.T) {
 		for _, p := range proxies {
 			p.set(func(s *proxy) { s.delay = 0 })
 		}
-		eventually(t, time.Second, func() error { return noKeys(servers, guardedPrefix) })
+		eventually(t, time.Second, func() error { return noKeys(servers, r.cfg.Prefix+"{x}") })
 	}
 }
 

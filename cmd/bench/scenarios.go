@@ -58,7 +58,7 @@ func lockContenders() []contend.LockContender {
 	return []contend.LockContender{
 		contend.Redsync, contend.RedsyncFailFast, contend.RedsyncTuned, contend.Redislock,
 		contend.Rueidislock, contend.Advisory, contend.LeaseRow, contend.Raw,
-		contend.Unguarded, contend.Guarded, contend.Direct,
+		contend.Unguarded, contend.Guarded,
 	}
 }
 

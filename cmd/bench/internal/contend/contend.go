@@ -6,6 +6,7 @@ package contend
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -79,7 +80,7 @@ func dial(addrs []string, change func(*redis.Options)) []*redis.Client {
 	return clients
 }
 
-func closeAll(clients []*redis.Client) error {
+func closeAll[C io.Closer](clients []C) error {
 	var errs []error
 	for _, c := range clients {
 		errs = append(errs, c.Close())

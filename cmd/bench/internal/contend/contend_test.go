@@ -33,7 +33,7 @@ func closing(t *testing.T, c interface{ Close() error }) {
 func TestLocksExclude(t *testing.T) {
 	s := startServers(t)
 	contenders := []LockContender{
-		Redsync, RedsyncFailFast, RedsyncTuned, Redislock, Rueidislock, Advisory, LeaseRow, Raw, Unguarded, Guarded, Direct,
+		Redsync, RedsyncFailFast, RedsyncTuned, Redislock, Rueidislock, Advisory, LeaseRow, Raw, Unguarded, Guarded,
 	}
 	for _, c := range contenders {
 		t.Run(c.Name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redfence/redfence"
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/lock"
 	"github.com/redfence/redfence/observe"
 )
 
@@ -57,7 +58,7 @@ type EngineDoer struct {
 	engine  *redfence.Engine
 	ledger  *fallback.Postgres
 	pool    *pgxpool.Pool
-	clients []*redis.Client
+	clients []redis.UniversalClient
 }
 
 // OpenEngine opens an engine as a process of its own would. nearCache is
@@ -72,10 +73,11 @@ func OpenEngine(ctx context.Context, s Servers, nearCache int64) (*EngineDoer, e
 		pool.Close()
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
-	var nodes []redis.UniversalClient
-	d.clients, nodes = dialOurs(s.Redis)
+	if d.clients, err = lock.Dial(s.Redis...); err != nil {
+		return nil, errors.Join(err, d.closeStores())
+	}
 	d.engine, err = redfence.New(ctx, redfence.Config{
-		Nodes: nodes, Ledger: d.ledger, NearCache: nearCache,
+		Nodes: d.clients, Ledger: d.ledger, NearCache: nearCache,
 		Secrets: []redfence.Secret{{ID: 1, Key: []byte("benchmark's own secret, not a real one")}},
 	})
 	if err != nil {

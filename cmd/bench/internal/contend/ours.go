@@ -28,32 +28,17 @@ var Guarded = LockContender{
 	},
 }
 
-// Direct is our stand-alone lock with its own count of the votes.
-var Direct = LockContender{
-	Name:    "redfence-direct",
-	Options: "all nodes, lock.Config{Direct: true}: restart guard and fences, without redsync",
-	Open: func(ctx context.Context, s Servers) (Locker, error) {
-		return openOurs(ctx, s, lock.Config{Direct: true})
-	},
-}
-
 type oursLocker struct {
-	clients []*redis.Client
+	clients []redis.UniversalClient
 	locker  *lock.Redlock
 }
 
-// dialOurs makes clients with the options that safety depends on.
-func dialOurs(addrs []string) (clients []*redis.Client, nodes []redis.UniversalClient) {
-	clients = dial(addrs, func(o *redis.Options) { o.ContextTimeoutEnabled, o.MaxRetries = true, -1 })
-	for _, c := range clients {
-		nodes = append(nodes, c)
-	}
-	return clients, nodes
-}
-
 func openOurs(ctx context.Context, s Servers, cfg lock.Config) (Locker, error) {
-	clients, nodes := dialOurs(s.Redis)
-	locker, err := lock.New(ctx, nodes, cfg)
+	clients, err := lock.Dial(s.Redis...)
+	if err != nil {
+		return nil, err
+	}
+	locker, err := lock.New(ctx, clients, cfg)
 	if err != nil {
 		return nil, errors.Join(err, closeAll(clients))
 	}
@@ -63,8 +48,11 @@ func openOurs(ctx context.Context, s Servers, cfg lock.Config) (Locker, error) {
 // Begin begins the deployment of the stand-alone lock on fresh nodes, so that
 // they vote at once.
 func Begin(ctx context.Context, s Servers) error {
-	clients, nodes := dialOurs(s.Redis)
-	return errors.Join(lock.Init(ctx, nodes), closeAll(clients))
+	clients, err := lock.Dial(s.Redis...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(lock.Init(ctx, clients), closeAll(clients))
 }
 
 func (l *oursLocker) Lock(ctx context.Context, name string) (Unlock, error) {
