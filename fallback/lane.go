@@ -27,9 +27,10 @@ type lane[Q, R any] struct {
 	mu      sync.Mutex // guards all below
 	waiting []*ticket[Q, R]
 	shared  map[Digest]*ticket[Q, R]
-	bytes   int       // of the waiting
-	running int       // batches under way
-	began   time.Time // the last of them
+	bytes   int                 // of the waiting
+	running int                 // batches under way
+	began   time.Time           // the last of them
+	taken   map[Digest]struct{} // by the batch that is being made
 }
 
 // slowBatch is how long a batch may take before another goes beside it, and
@@ -148,19 +149,23 @@ func (l *lane[Q, R]) next() []*ticket[Q, R] {
 		return nil
 	}
 	l.began = time.Now()
-	var batch, later []*ticket[Q, R]
-	in := make(map[Digest]struct{}, min(len(l.waiting), l.maxBatch))
+	if l.taken == nil {
+		l.taken = make(map[Digest]struct{})
+	}
+	clear(l.taken)
+	var later []*ticket[Q, R]
+	batch := make([]*ticket[Q, R], 0, min(len(l.waiting), l.maxBatch))
 	bytes := 0
 	for i, t := range l.waiting {
 		if len(batch) == l.maxBatch || bytes > maxBatchBytes {
 			later = append(later, l.waiting[i:]...)
 			break
 		}
-		if _, twice := in[t.digest]; twice {
+		if _, twice := l.taken[t.digest]; twice {
 			later = append(later, t)
 			continue
 		}
-		in[t.digest] = struct{}{}
+		l.taken[t.digest] = struct{}{}
 		batch = append(batch, t)
 		delete(l.shared, t.digest)
 		bytes += l.sizeOf(&t.ask)

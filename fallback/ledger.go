@@ -238,7 +238,10 @@ func (r *Record) Expired() bool { return !r.ExpiresAt.IsZero() && !r.Now.Before(
 // A Completion is a response to record under a claim.
 type Completion struct {
 	Ref
-	Status   int
+	Status int
+	// Response must not change any more: the ledger may still send it when
+	// Complete has returned because its context is done, and the record that
+	// Complete returns may share it.
 	Response []byte
 	Reason   string
 }

@@ -109,11 +109,12 @@ func answer(c *pgx.Conn, line *pgconn.Pipeline, scan func(pgx.Rows) error) (tag 
 	if !ok {
 		return "", fmt.Errorf("the server answered out of turn (%T)", results)
 	}
+	if scan == nil {
+		end, err := reader.Close()
+		return end.String(), err
+	}
 	rows := pgx.RowsFromResultReader(c.TypeMap(), reader)
 	for rows.Next() {
-		if scan == nil {
-			continue
-		}
 		if err := scan(rows); err != nil {
 			rows.Close()
 			return "", err

@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -89,7 +88,7 @@ func (p *Postgres) runCompletions(batch []*ticket[Completion, *Record]) {
 		},
 		reader: readRecord,
 		hit: func(q *Completion, r *Record, _ timing) *Record {
-			r.Response = bytes.Clone(q.Response)
+			r.Response = q.Response
 			return r
 		},
 		miss: func(q *Completion, r *Record) (*Record, error, bool) {
