@@ -14,9 +14,9 @@ import (
 // Dial makes one client per address (host:port, redis://, rediss:// or unix://,
 // also several in one string, separated by commas), with the options that a
 // lock node needs: contexts are honoured, nothing is retried behind its back,
-// RESP2 unless the URL names another protocol. It connects to nothing. The clients are the caller's to close. Its error
-// lists every address that is wrong, without repeating it: it may hold a
-// password.
+// RESP2 unless the URL names another protocol. It connects to nothing. The
+// clients are the caller's to close. Its error lists every address that is
+// wrong, without repeating it: it may hold a password.
 func Dial(urls ...string) ([]redis.UniversalClient, error) {
 	var list problems.List
 	var clients []redis.UniversalClient

@@ -11,9 +11,9 @@ type topic struct {
 	s        *subscriber
 	key      string
 	watchers []chan struct{}
-	lasting  int // of the watchers, those of watch
-	from     int // the node that next chose
-	asked    uint64
+	lasting  int               // of the watchers, those of watch
+	from     int               // the node that next chose
+	asked    uint64            // nodes that owe an answer or a release
 	acked    uint64            // nodes that will tell of a release
 	free     uint64            // nodes that had no such lock when they were asked
 	heard    map[string]uint64 // token released → nodes that said so
@@ -38,6 +38,7 @@ func (t *topic) released(i int, token string) []*ask {
 	if bits.OnesCount64(t.heard[token]) == need {
 		t.signal()
 	}
+	t.asked &^= 1 << i
 	if t.lasting == 0 {
 		return nil
 	}
@@ -57,6 +58,8 @@ func (t *topic) answered(i int, held bool) {
 	if t.lasting > 0 {
 		t.acked |= bit
 		need = t.s.quorum
+	} else {
+		t.asked &^= bit // whoever comes next asks anew
 	}
 	if bits.OnesCount64(t.free) == need {
 		t.signal()
@@ -107,10 +110,12 @@ func send(list []*ask) {
 
 // Reply implements node.Receiver.
 func (a *ask) Reply(_ *node.Op, value any, err error) {
-	if err != nil || !a.first {
-		return // waiters poll
-	}
 	a.t.s.mu.Lock()
 	defer a.t.s.mu.Unlock()
-	a.t.answered(a.i, value == int64(1))
+	switch {
+	case err != nil: // waiters poll
+		a.t.asked &^= 1 << a.i
+	case a.first:
+		a.t.answered(a.i, value == int64(1))
+	}
 }
