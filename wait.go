@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/observe"
 )
 
 // Waiters re-read the row after each hint, and without hints after a pause
@@ -89,11 +90,13 @@ type watcher struct {
 	stop              func()
 }
 
+// On the fallback route nobody holds the processing lock.
 func (e *Engine) watch(c *call) watcher {
 	var w watcher
-	var stopLock, stopLedger func()
-	w.released, stopLock = e.locks.Watch(c.digest.String())
-	stopLedger = func() {}
+	stopLock, stopLedger := func() {}, func() {}
+	if e.breaker.Route() == observe.Primary {
+		w.released, stopLock = e.locks.Watch(c.digest.String())
+	}
 	if waker, ok := e.ledger.(fallback.Waker); ok {
 		w.changed, stopLedger = waker.Watch(c.digest)
 	}
