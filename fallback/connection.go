@@ -132,11 +132,14 @@ func (p *Postgres) judge(ctx context.Context, c *pgx.Conn, id *identity) error {
 	if err := p.checkVersion(id); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if id.ours() {
-		return nil
-	}
 	if id.ownSystem != "" && id.ownSystem != id.system {
 		return fmt.Errorf("%w: %w", ErrUnavailable, p.errForeign(id))
+	}
+	if err := p.newest.meet(id); err != nil {
+		return err
+	}
+	if id.ours() {
+		return nil
 	}
 	return p.adopt(ctx, c, id)
 }

@@ -3,6 +3,7 @@ package fallback_test
 import (
 	"errors"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ func TestFailOverUnderLoad(t *testing.T) {
 	standby := testenv.Standby(t, primary)
 	hosts := bothHosts(t, primary, standby)
 	adopted := make(chan observe.LedgerAdopted, 10)
-	l := openLedger(t, newPool(t, hosts), brisk, func(c *fallback.Config) {
+	pool := newPool(t, hosts)
+	l := openLedger(t, pool, brisk, func(c *fallback.Config) {
 		c.Observer = observe.Func(func(e observe.Event) {
 			if a, ok := e.(observe.LedgerAdopted); ok {
 				adopted <- a
@@ -61,10 +63,29 @@ func TestFailOverUnderLoad(t *testing.T) {
 	if v, err := l.TakeOver(t.Context(), again, stale.Fence); err != nil || v.Granted != nil || !v.Row.Lapsed() {
 		t.Errorf("a take-over before the longest lease has ended: %+v, %v", v, err)
 	}
+	held := mustClaim(t, l, newRequest(holdPolicy()))
 	if err := primary.Restart(); err != nil {
 		t.Fatal(err)
 	}
+	pool.Reset() // its next connections lead to the first host of the DSN
+	meetsOld(t, l, held)
 	confirmsNothing(t, hosts, load)
+}
+
+// meetsOld: a ledger that has met the new primary takes no answer of the old
+// one, to which the newer claims are unknown.
+func meetsOld(t *testing.T, l *fallback.Postgres, held fallback.Ref) {
+	t.Helper()
+	_, err := l.Claim(t.Context(), newRequest(holdPolicy()))
+	if !errors.Is(err, fallback.ErrUnavailable) || errors.Is(err, fallback.ErrUnconfirmed) || !strings.Contains(err.Error(), "timeline 00000001") {
+		t.Errorf("a claim at the old primary: %v", err)
+	}
+	if _, err := l.Read(t.Context(), held.Digest); !errors.Is(err, fallback.ErrUnavailable) {
+		t.Errorf("a read at the old primary: %v", err)
+	}
+	if _, err := l.Complete(t.Context(), fallback.Completion{Ref: held}); !errors.Is(err, fallback.ErrUnavailable) {
+		t.Errorf("a completion at the old primary: %v", err)
+	}
 }
 
 // bothHosts returns a DSN that leads to whichever of the two takes writes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,6 +20,25 @@ func (p *Postgres) errForeign(id *identity) error {
 	return fmt.Errorf("%w (the ledger in schema %q belongs to system %s, this is %s): "+
 		"make sure that nothing uses the old one any more, then call fallback.Adopt or run `redfence migrate --adopt`",
 		errForeign, p.cfg.Schema, id.ownSystem, id.system)
+}
+
+// newest is the server of the latest timeline that this process has met. One of
+// an earlier timeline of the same system is an old primary that came back: what
+// was claimed and completed since the promotion is unknown to it.
+type newest struct {
+	mu               sync.Mutex
+	system, timeline string
+}
+
+func (n *newest) meet(id *identity) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if id.system == n.system && id.timeline < n.timeline {
+		return fmt.Errorf("%w: the server is on timeline %s, after this process has met timeline %s: it is an old primary that came back; "+
+			"stop it, or make it a standby of the new one", ErrUnavailable, id.timeline, n.timeline)
+	}
+	n.system, n.timeline = id.system, id.timeline
+	return nil
 }
 
 // errNoSchema says that the tables are not there.

@@ -30,6 +30,7 @@ type Postgres struct {
 	buffers   sync.Pool // of *[]byte: parameters on their way
 	described sync.Map  // statement name to *pgconn.StatementDescription
 	maxLease  atomic.Int64
+	newest    newest
 	doubts    doubts
 	contended atomic.Bool // the last batch of claims had lost ones
 
