@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"errors"
 	"time"
 
 	"github.com/redfence/redfence/internal/failpoint"
@@ -18,8 +19,9 @@ const (
 	undoTries = 4
 )
 
-// cleanup removes one try's lock from one node, however long that takes. It
-// names the try's token, so it can never touch a later one.
+// cleanup removes one try's lock from one node, however long that takes, unless
+// too many wait for the node: the oldest, whose TTLs end first, are dropped then.
+// It names the try's token, so it can never touch a later one.
 type cleanup struct {
 	node  *node.Node
 	op    node.Op
@@ -53,7 +55,7 @@ func (c *cleanup) Reply(_ *node.Op, value any, err error) {
 	case err == nil && value == replyMissing && c.tries > 0:
 		c.tries--
 		time.AfterFunc(undoAgain, func() { c.node.Send(&c.op) })
-	case err == nil, isClosed(err), time.Now().After(c.until):
+	case err == nil, isClosed(err), errors.Is(err, node.ErrDropped), time.Now().After(c.until):
 	case isOverloaded(err), node.Answered(err):
 		time.AfterFunc(undoAgain, func() { c.node.Send(&c.op) })
 	default:

@@ -143,21 +143,22 @@ func (n *Node) slowAfter() time.Duration { return n.cfg.Timeout / 8 }
 
 // Later queues a command that can wait until the node answers again: it is
 // sent after the next pipeline that succeeds. When too many are kept, the
-// oldest is dropped with ErrOverloaded.
+// oldest is dropped with ErrDropped.
 func (n *Node) Later(op *Op) {
 	var dropped *Op
 	n.mu.Lock()
 	if n.ended {
-		dropped = op
-	} else {
-		if len(n.later) >= maxDeferred {
-			dropped, n.later = n.later[0], n.later[1:]
-		}
-		n.later = append(n.later, op)
+		n.mu.Unlock()
+		op.To.Reply(op, nil, ErrClosed)
+		return
 	}
+	if len(n.later) >= maxDeferred {
+		dropped, n.later = n.later[0], n.later[1:]
+	}
+	n.later = append(n.later, op)
 	n.mu.Unlock()
 	if dropped != nil {
-		dropped.To.Reply(dropped, nil, ErrOverloaded)
+		dropped.To.Reply(dropped, nil, ErrDropped)
 	}
 }
 

@@ -333,7 +333,7 @@ func TestDeferredCommandsAreBounded(t *testing.T) {
 	var dropped atomic.Int32
 	for range maxDeferred + 7 {
 		n.Later(&Op{Args: []any{"PING"}, To: ReceiverFunc(func(_ *Op, _ any, err error) {
-			if errors.Is(err, ErrOverloaded) {
+			if errors.Is(err, ErrDropped) {
 				dropped.Add(1)
 			}
 		})})

@@ -17,6 +17,9 @@ var (
 	// ErrOverloaded: too many commands of this process wait for the node, or
 	// the client's pool is exhausted. The command was not sent.
 	ErrOverloaded = errors.New("overloaded")
+	// ErrDropped: too much waits until the node answers again (Node.Later), and
+	// the oldest was given up.
+	ErrDropped = errors.New("dropped: too much waits for the node")
 	// ErrCancelled: the caller took the command back. It was not sent.
 	ErrCancelled = errors.New("command cancelled before it was sent")
 	// ErrClosed: the set was closed. The command was not sent.
@@ -25,7 +28,7 @@ var (
 
 // Unsent says whether err proves that the command never left this process.
 func Unsent(err error) bool {
-	return errors.Is(err, ErrDown) || errors.Is(err, ErrOverloaded) ||
+	return errors.Is(err, ErrDown) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrDropped) ||
 		errors.Is(err, ErrCancelled) || errors.Is(err, ErrClosed)
 }
 
