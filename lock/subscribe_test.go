@@ -119,3 +119,18 @@ func TestHomeOfALock(t *testing.T) {
 		must(t, h.Release(t.Context()))
 	}
 }
+
+// TestReleaseWithoutWakeUps: what keeps a node from telling does not make the
+// release fail.
+func TestReleaseWithoutWakeUps(t *testing.T) {
+	servers := testenv.Redis(t, 1)
+	r := locker(t, clientsOf(servers), Config{Unguarded: true})
+	h := take(t, r, "x")
+	must(t, servers[0].Client().Set(t.Context(), askedKey(h.key), "not a set", 0).Err())
+	must(t, h.Release(t.Context()))
+	h = take(t, r, "x")
+	must(t, servers[0].Client().Del(t.Context(), askedKey(h.key)).Err())
+	must(t, servers[0].Client().SAdd(t.Context(), askedKey(h.key), "someone").Err())
+	must(t, servers[0].Client().Do(t.Context(), "acl", "setuser", "default", "-publish", "-sadd").Err())
+	must(t, h.Release(t.Context()))
+}

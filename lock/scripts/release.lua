@@ -11,12 +11,12 @@ if string.sub(held, 1, 32) ~= ARGV[1] then
   return -1
 end
 redis.call('DEL', KEYS[1])
-if KEYS[2] then
-  local asked = redis.call('SMEMBERS', KEYS[2])
+if KEYS[2] then -- pcall: what cannot be told has been released all the same
+  local asked = redis.pcall('SMEMBERS', KEYS[2])
   if #asked > 0 then
     redis.call('DEL', KEYS[2])
     for _, channel in ipairs(asked) do
-      redis.call('PUBLISH', channel, ARGV[1] .. KEYS[1])
+      redis.pcall('PUBLISH', channel, ARGV[1] .. KEYS[1])
     end
   end
 end
