@@ -29,7 +29,8 @@ type subscriber struct {
 	done   sync.WaitGroup
 }
 
-// askFor is how long a node remembers that it was asked. Waiters poll more often.
+// askFor is how long a node remembers that it was asked. Those who wait for
+// longer ask anew twice as often.
 const askFor = 10 * time.Second
 
 func newSubscriber(nodes []*node.Node, channel string) *subscriber {
@@ -42,7 +43,8 @@ func newSubscriber(nodes []*node.Node, channel string) *subscriber {
 func (s *subscriber) watch(key string) (signal <-chan struct{}, stop func()) {
 	return s.add(key, func(t *topic) uint64 {
 		t.lasting++
-		return s.up &^ t.asked
+		t.free = 0
+		return s.up // also who was asked before: that may have been told already
 	}, func(t *topic) { t.lasting-- })
 }
 
@@ -105,6 +107,26 @@ func (s *subscriber) start() {
 		messages := l.ChannelWithSubscriptions()
 		s.done.Go(func() { s.listen(i, l, messages) })
 	}
+	time.AfterFunc(askFor/2, s.renew)
+}
+
+// renew asks once more for all who go on waiting: a node has forgotten, or has
+// failed to answer, before it tells.
+func (s *subscriber) renew() {
+	var list []*ask
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	for _, t := range s.topics {
+		if t.lasting > 0 {
+			list = append(list, t.ask(s.up, false)...)
+		}
+	}
+	s.mu.Unlock()
+	send(list)
+	time.AfterFunc(askFor/2, s.renew)
 }
 
 // listen may block on a node that hangs, and then holds up nobody else.

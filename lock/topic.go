@@ -15,7 +15,7 @@ type topic struct {
 	from     int               // the node that next chose
 	asked    uint64            // nodes that owe an answer or a release
 	acked    uint64            // nodes that will tell of a release
-	free     uint64            // nodes that had no such lock when they were asked
+	free     uint64            // nodes that had no such lock when the last one of watch came
 	heard    map[string]uint64 // token released → nodes that said so
 }
 
@@ -26,43 +26,39 @@ const rememberTokens = 16
 // elsewhere is signalled at once. The node has forgotten that it was asked, so
 // it is asked again for those who go on.
 func (t *topic) released(i int, token string) []*ask {
+	bit := uint64(1) << i
+	t.asked &^= bit
+	if t.lasting == 0 {
+		t.signal()
+		return nil
+	}
 	if t.heard == nil || len(t.heard) >= rememberTokens {
 		t.heard = map[string]uint64{}
 	}
-	t.heard[token] |= 1 << i
-	t.acked |= 1 << i
-	need := 1
-	if t.lasting > 0 {
-		need = min(t.s.quorum, bits.OnesCount64(t.acked))
-	}
-	if bits.OnesCount64(t.heard[token]) == need {
+	t.heard[token] |= bit
+	t.acked |= bit
+	if bits.OnesCount64(t.heard[token]) == min(t.s.quorum, bits.OnesCount64(t.acked)) {
 		t.signal()
 	}
-	t.asked &^= 1 << i
-	if t.lasting == 0 {
-		return nil
-	}
-	return t.ask(1<<i, false)
+	return t.ask(bit, false)
 }
 
 // answered takes what a node says that was asked for the first time: a lock
 // that a majority does not have may have been released before.
 func (t *topic) answered(i int, held bool) {
 	bit := uint64(1) << i
-	if held {
+	switch {
+	case held:
 		t.acked |= bit
-		return
-	}
-	t.free |= bit
-	need := 1
-	if t.lasting > 0 {
-		t.acked |= bit
-		need = t.s.quorum
-	} else {
+	case t.lasting == 0:
 		t.asked &^= bit // whoever comes next asks anew
-	}
-	if bits.OnesCount64(t.free) == need {
 		t.signal()
+	default:
+		t.acked |= bit
+		t.free |= bit
+		if bits.OnesCount64(t.free) == t.s.quorum {
+			t.signal()
+		}
 	}
 }
 
