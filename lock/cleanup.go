@@ -40,7 +40,7 @@ func (r *Redlock) clean(n *node.Node, key, token string, doubtful bool) {
 		c.tries = undoTries
 	}
 	c.op.Script = releaseScript
-	c.op.Args = releaseScript.Command([]string{key, askedKey(key)}, token)
+	c.op.Args = releaseCommand(key, token)
 	c.op.To = c
 	if n.Down() != nil {
 		n.Later(&c.op)

@@ -248,6 +248,10 @@ func TestClusterAsOneNode(t *testing.T) {
 		return err
 	})
 	must(t, exercise(t.Context(), clients, Config{Unguarded: true}))
+	r := locker(t, clients, Config{Unguarded: true})
+	for _, name := range []string{"}", "}x", "{", "{}", "x}y", "{a}b"} { // braces say which shard a key is on
+		must(t, take(t, r, name).Release(t.Context()))
+	}
 	if found := fmt.Sprint(Check(t.Context(), clients)); !strings.Contains(found, "min-replicas-to-write") {
 		t.Errorf("Check says nothing of failover: %s", found)
 	}

@@ -238,7 +238,7 @@ func (h *held) giveBack() {
 func (h *held) releaseCall() *call {
 	c := h.r.newCall(opRelease, readRelease)
 	c.neverAsked(h.acquired)
-	c.command(releaseScript, releaseScript.Command([]string{h.key, askedKey(h.key)}, h.token))
+	c.command(releaseScript, releaseCommand(h.key, h.token))
 	c.failed = func(s *slot) { h.r.clean(s.node(), h.key, h.token, false) }
 	return c
 }

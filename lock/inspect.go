@@ -140,7 +140,7 @@ func (r *Redlock) Break(ctx context.Context, name, by string) (State, error) {
 		return s, &Error{Op: "break", Name: name, Reason: ErrNotHeld}
 	}
 	c := r.newCall(opRelease, readRelease)
-	c.command(releaseScript, releaseScript.Command([]string{r.key(name), askedKey(r.key(name))}, s.token))
+	c.command(releaseScript, releaseCommand(r.key(name), s.token))
 	err = c.decide(ctx, r.cfg.NodeTimeout)
 	r.cfg.Observer.Observe(observe.LockBroken{
 		Lock: refOf(name), Owner: s.Owner, Fence: s.Fence, By: by, Confirmed: err == nil})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -149,6 +150,17 @@ func (r *Redlock) key(name string) string { return r.cfg.Prefix + "{" + name + "
 // askedKey is the name of the set that says who is to be told of a lock's
 // release, given the lock's key.
 func askedKey(key string) string { return key[:len(key)-1] + "r" }
+
+// releaseCommand gives a token's lock back. The braces of a name that begins with
+// } keep nothing together: on a Cluster its keys are on different shards, and a
+// command of both would be refused, so nobody is told.
+func releaseCommand(key, token string) []any {
+	keys := []string{key, askedKey(key)}
+	if tag := strings.IndexByte(key, '{') + 1; key[tag] == '}' {
+		keys = keys[:1]
+	}
+	return releaseScript.Command(keys, token)
+}
 
 // options resolves and checks what one acquire asks for.
 func (r *Redlock) options(name string, opts []Option) (Options, error) {
