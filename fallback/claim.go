@@ -64,7 +64,7 @@ func (p *Postgres) noteLongest(lease time.Duration) error {
 	ctx, cancel := p.bounded()
 	defer cancel()
 	err := p.with(ctx, func(c *pgx.Conn) error {
-		_, _, err := p.transact(ctx, c, step{statement: &p.sql.noteLease, args: []any{us}, scan: nil}, nil)
+		_, _, err := p.transact(ctx, c, []step{{statement: &p.sql.noteLease, args: []any{us}}}, nil)
 		return err
 	})
 	if err != nil {
@@ -118,12 +118,14 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 	var after *step
 	if p.contended.Load() {
 		standing = make(map[Digest]*Record)
-		after = &step{statement: &p.sql.readback, args: []any{keys(batch), tokens(batch)}, scan: gather(standing, readRecord)}
+		s := p.sql.readback.step(len(batch), []any{keys(batch), tokens(batch)}, gather(standing, readRecord))
+		after = &s
 	}
+	claim := p.sql.claim.step(len(batch), claimArgs(batch, notAfter), gather(granted, readGrant))
 	var t timing
 	var committed bool
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		t, committed, err = p.transact(ctx, c, step{statement: &p.sql.claim, args: claimArgs(batch, notAfter), scan: gather(granted, readGrant), first: p.guard(send)}, after)
+		t, committed, err = p.transact(ctx, c, []step{p.guard(send), claim}, after)
 		return err
 	})
 	if !committed && !(failpoint.Mutant("verdict-before-commit") && len(granted) > 0) {
@@ -148,8 +150,8 @@ func (p *Postgres) claimRound(batch []*claimTicket) (again []*claimTicket, err e
 }
 
 // guard names the transaction of one send, for whoever must wait for its end.
-func (p *Postgres) guard(send int64) *step {
-	return &step{statement: &p.sql.guard, args: []any{send}}
+func (p *Postgres) guard(send int64) step {
+	return step{statement: &p.sql.guard, args: []any{send}}
 }
 
 // unconfirmed notes that a claim was sent and that no verdict came.
@@ -215,7 +217,7 @@ func (p *Postgres) notAfter() time.Time {
 	return now.Add(margin + p.cfg.StatementTimeout)
 }
 
-func tokens(batch []*claimTicket) array {
+func tokens(batch []*claimTicket) parameter {
 	return blobs(batch, func(t *claimTicket) []byte { return t.ask.Token[:] })
 }
 
@@ -240,8 +242,8 @@ func claimArgs(batch []*claimTicket, notAfter time.Time) []any {
 	}
 }
 
-func retentions(batch []*claimTicket) array {
-	return arrayOf(batch, pgtype.Int8OID, func(buf []byte, t *claimTicket) []byte {
+func retentions(batch []*claimTicket) parameter {
+	return parameterOf(batch, pgtype.Int8OID, func(buf []byte, t *claimTicket) []byte {
 		if t.ask.Policy.Retention == Forever {
 			return nil
 		}
@@ -271,8 +273,8 @@ func (p *Postgres) TakeOver(ctx context.Context, req ClaimRequest, fence int64) 
 		return Verdict{}, verdictOf(err)
 	}
 	notAfter, send := p.notAfter(), newSend()
-	act := step{statement: &p.sql.takeover, args: takeOverArgs(req, fence, notAfter), first: p.guard(send)}
-	hit, row, err := p.alone(act, req.Digest, readGrant)
+	act := step{statement: &p.sql.takeover, args: takeOverArgs(req, fence, notAfter)}
+	hit, row, err := p.alone(act, req.Digest, readGrant, p.guard(send))
 	switch {
 	case err != nil && howFar(err) == inDoubt:
 		return Verdict{}, p.unconfirmed([][]byte{req.Digest[:]}, doubt{send, notAfter}, err)

@@ -65,8 +65,8 @@ func (p *Postgres) lockRows(of [][]byte, sends []int64) (records map[Digest]*Rec
 	var t timing
 	wait := step{statement: &p.sql.wait, args: []any{sends}, scan: func(rows pgx.Rows) error { return rows.Scan(&now) }}
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		act := step{statement: &p.sql.confirm, args: []any{of}, scan: gather(records, readRecord), first: &wait}
-		t, _, err = p.transact(ctx, c, act, nil)
+		act := step{statement: &p.sql.confirm, args: []any{of}, scan: gather(records, readRecord)}
+		t, _, err = p.transact(ctx, c, []step{wait, act}, nil)
 		return err
 	})
 	if err != nil {

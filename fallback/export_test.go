@@ -26,6 +26,14 @@ func (m *Memory) Keep() *Memory {
 	return m
 }
 
+// InBatches makes the ledger send the statement of a batch for a single row too.
+func (p *Postgres) InBatches() *Postgres {
+	for _, s := range []*batched{&p.sql.claim, &p.sql.readback, &p.sql.read, &p.sql.renew, &p.sql.complete, &p.sql.release} {
+		s.one = s.many
+	}
+	return p
+}
+
 // MisjudgeClock moves the estimate of the ledger's clock, as a step of that
 // clock does.
 func (p *Postgres) MisjudgeClock(by time.Duration) {

@@ -159,12 +159,12 @@ func (p *Postgres) suspects(of [][]byte) map[Digest]bool {
 	defer cancel()
 	locked := make(map[Digest]bool)
 	err := p.with(ctx, func(c *pgx.Conn) error {
-		_, _, err := p.transact(ctx, c, step{statement: &p.sql.suspects, args: []any{of}, scan: func(rows pgx.Rows) error {
+		_, _, err := p.transact(ctx, c, []step{{statement: &p.sql.suspects, args: []any{of}, scan: func(rows pgx.Rows) error {
 			var d []byte
 			err := rows.Scan(&d)
 			locked[Digest(d)] = true
 			return err
-		}}, nil)
+		}}}, nil)
 		return err
 	})
 	if err != nil {

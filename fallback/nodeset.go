@@ -62,10 +62,10 @@ func (p *Postgres) SetNodeSet(ctx context.Context, was, next string) (recorded b
 	bounded, cancel := p.bounded()
 	defer cancel()
 	err = p.with(bounded, func(c *pgx.Conn) error {
-		_, _, err := p.transact(bounded, c, step{statement: &p.sql.setNodeSet, args: []any{was, next}, scan: func(pgx.Rows) error {
+		_, _, err := p.transact(bounded, c, []step{{statement: &p.sql.setNodeSet, args: []any{was, next}, scan: func(pgx.Rows) error {
 			recorded = true
 			return nil
-		}}, nil)
+		}}}, nil)
 		return err
 	})
 	return recorded && err == nil, verdictOf(err)

@@ -18,8 +18,6 @@ type step struct {
 	statement *statement
 	args      []any
 	scan      func(pgx.Rows) error
-	// first runs before it, in its transaction; nil: nothing.
-	first *step
 }
 
 // timing is when a pipeline was sent: for the owner's deadline on the
@@ -29,14 +27,14 @@ type timing struct {
 	boot time.Duration
 }
 
-// transact runs act in a transaction of its own, durable, bounded and READ
+// transact runs acts in a transaction of their own, durable, bounded and READ
 // COMMITTED whatever the session says, and then, in the same round trip but
 // outside that transaction, after (nil: nothing). All steps are sent at once.
 //
 // committed is true only when the server has confirmed the COMMIT: before
 // that, rows are no verdict. An error with committed is that of after.
-func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *step) (t timing, committed bool, err error) {
-	steps, commit := p.transaction(act, after)
+func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, acts []step, after *step) (t timing, committed bool, err error) {
+	steps, commit := p.transaction(acts, after)
 	ready, done, err := p.prepare(ctx, c, steps)
 	if err != nil {
 		return timing{}, false, &attemptError{notSent, err}
@@ -68,12 +66,10 @@ func (p *Postgres) transact(ctx context.Context, c *pgx.Conn, act step, after *s
 }
 
 // transaction returns the steps of transact, and which of them commits.
-func (p *Postgres) transaction(act step, after *step) (steps []step, commit int) {
+func (p *Postgres) transaction(acts []step, after *step) (steps []step, commit int) {
 	steps = []step{{statement: &p.sql.begin}, {statement: &p.sql.settings, args: p.settings}}
-	if act.first != nil {
-		steps = append(steps, *act.first)
-	}
-	steps = append(steps, act, step{statement: &p.sql.commit})
+	steps = append(steps, acts...)
+	steps = append(steps, step{statement: &p.sql.commit})
 	commit = len(steps) - 1
 	if after != nil {
 		steps = append(steps, step{statement: &p.sql.planner}, *after)

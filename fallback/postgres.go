@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/redfence/redfence/internal/problems"
@@ -227,7 +228,7 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]*Record, error) {
 	err := p.with(ctx, func(c *pgx.Conn) (err error) {
 		t, err = p.query(ctx, c,
 			step{statement: &p.sql.clock, args: nil, scan: func(rows pgx.Rows) error { return rows.Scan(&now) }},
-			step{statement: &p.sql.read, args: []any{of}, scan: gather(records, readRecord)})
+			p.readStep(of, records))
 		return err
 	})
 	if err != nil {
@@ -242,6 +243,12 @@ func (p *Postgres) readOnce(of [][]byte) (map[Digest]*Record, error) {
 	}
 	p.date(records, t)
 	return records, nil
+}
+
+// readStep reads rows.
+func (p *Postgres) readStep(of [][]byte, into map[Digest]*Record) step {
+	digests := parameter{len(of), pgtype.ByteaOID, func(buf []byte, i int) []byte { return append(buf, of[i]...) }}
+	return p.sql.read.step(len(of), []any{digests}, gather(into, readRecord))
 }
 
 // gather collects records by digest.

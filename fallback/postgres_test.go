@@ -57,3 +57,14 @@ func TestPostgresConformance(t *testing.T) {
 		return ledgertest.Harness{Ledger: openLedger(t, pool)}
 	})
 }
+
+// TestConformanceOfBatches: the statement of a batch does what that of one row
+// does.
+func TestConformanceOfBatches(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, testenv.Postgres(t).URL())
+	openLedger(t, pool)
+	ledgertest.Run(t, func(t *testing.T) ledgertest.Harness {
+		return ledgertest.Harness{Ledger: openLedger(t, pool).InBatches()}
+	})
+}

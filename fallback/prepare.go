@@ -40,14 +40,14 @@ func (p *Postgres) prepare(ctx context.Context, c *pgx.Conn, steps []step) (read
 		}
 	}
 	ready = make([]readyStep, len(steps))
-	encoded := (*buf)[:0]
+	encoded := append((*buf)[:0], 0) // not nil, which would be null
 	for i, s := range steps {
 		d, err := p.describe(ctx, c, s.statement)
 		if err != nil {
 			return nil, nil, err
 		}
 		ready[i] = readyStep{text: s.statement.text, unnamed: p.unnamed, description: d}
-		if encoded, err = ready[i].encode(c.TypeMap(), s.args, encoded); err != nil {
+		if encoded, err = ready[i].encode(c.TypeMap(), s, encoded); err != nil {
 			return nil, nil, &encodeError{err}
 		}
 	}
@@ -59,14 +59,14 @@ func (p *Postgres) prepare(ctx context.Context, c *pgx.Conn, steps []step) (read
 const maxBuffer = 1 << 20
 
 // encode appends the parameters to buf as the statement's types want them.
-func (r *readyStep) encode(types *pgtype.Map, args []any, buf []byte) ([]byte, error) {
-	d := r.description
+func (r *readyStep) encode(types *pgtype.Map, s step, buf []byte) ([]byte, error) {
+	d, args := r.description, s.args
 	if len(args) != len(d.ParamOIDs) {
 		return nil, fmt.Errorf("%d parameters for a statement that takes %d", len(args), len(d.ParamOIDs))
 	}
 	r.values, r.formats = make([][]byte, len(args)), make([]int16, len(args))
 	for i, arg := range args {
-		longer, format, err := encodeArg(types, d.ParamOIDs[i], arg, buf)
+		longer, format, err := encodeArg(types, d.ParamOIDs[i], arg, s.statement.single, buf)
 		if err != nil {
 			return nil, fmt.Errorf("parameter %d: %w", i+1, err)
 		}
@@ -84,15 +84,17 @@ func (r *readyStep) encode(types *pgtype.Map, args []any, buf []byte) ([]byte, e
 var binaryResults = []int16{pgx.BinaryFormatCode}
 
 // encodeArg appends one parameter to buf; nil: it is null.
-func encodeArg(types *pgtype.Map, oid uint32, arg any, buf []byte) (longer []byte, format int16, err error) {
+func encodeArg(types *pgtype.Map, oid uint32, arg any, single bool, buf []byte) (longer []byte, format int16, err error) {
 	switch v := arg.(type) {
-	case array:
-		return v(buf), pgx.BinaryFormatCode, nil
+	case parameter:
+		if single {
+			return v.value(buf), pgx.BinaryFormatCode, nil
+		}
+		return v.array(buf), pgx.BinaryFormatCode, nil
 	case string:
-		format = pgx.TextFormatCode
-	default:
-		format = types.FormatCodeForOID(oid)
+		return append(buf, v...), pgx.TextFormatCode, nil
 	}
+	format = types.FormatCodeForOID(oid)
 	longer, err = types.Encode(oid, format, arg, buf)
 	return longer, format, err
 }

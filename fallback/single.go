@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,10 +39,11 @@ func (p *Postgres) enterAlone(ctx context.Context) (leave func(), err error) {
 
 // alone runs one statement about one row, and reads the row back in the same
 // round trip in case the statement does not change it. hit is the changed row,
-// row the one that was read.
-func (p *Postgres) alone(act step, d Digest, read rowReader) (hit, row *Record, err error) {
+// row the one that was read. before goes before the statement, in its
+// transaction.
+func (p *Postgres) alone(act step, d Digest, read rowReader, before ...step) (hit, row *Record, err error) {
 	for range maxTries {
-		hit, row, err = p.aloneOnce(act, d, read)
+		hit, row, err = p.aloneOnce(act, d, read, before)
 		if err == nil || howFar(err) == inDoubt || !retryable(err) || code(err) == codeLockTimeout {
 			return hit, row, err
 		}
@@ -49,7 +51,7 @@ func (p *Postgres) alone(act step, d Digest, read rowReader) (hit, row *Record, 
 	return hit, row, err
 }
 
-func (p *Postgres) aloneOnce(act step, d Digest, read rowReader) (hit, row *Record, err error) {
+func (p *Postgres) aloneOnce(act step, d Digest, read rowReader, before []step) (hit, row *Record, err error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
 	standing := make(map[Digest]*Record)
@@ -60,8 +62,8 @@ func (p *Postgres) aloneOnce(act step, d Digest, read rowReader) (hit, row *Reco
 		return err
 	}
 	err = p.with(ctx, func(c *pgx.Conn) (err error) {
-		after := step{statement: &p.sql.read, args: []any{[][]byte{d[:]}}, scan: gather(standing, readRecord)}
-		t, committed, err = p.transact(ctx, c, act, &after)
+		after := p.readStep([][]byte{d[:]}, standing)
+		t, committed, err = p.transact(ctx, c, append(slices.Clip(before), act), &after)
 		return err
 	})
 	if committed && hit != nil {

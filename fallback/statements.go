@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -17,8 +18,21 @@ var sqlFiles embed.FS
 
 // A statement is one file of sql/, for one schema.
 type statement struct {
-	name string // of the prepared statement: the same text, the same name
-	text string
+	name   string // of the prepared statement: the same text, the same name
+	text   string
+	single bool // takes the fields of one row, not an array for each field
+}
+
+// A batched statement has a second form, for one row: to open an array for each
+// of its fields takes the server about as long as to change it.
+type batched struct{ many, one statement }
+
+// step returns the step that a batch of so many rows takes.
+func (b *batched) step(rows int, args []any, scan func(pgx.Rows) error) step {
+	if rows == 1 {
+		return step{statement: &b.one, args: args, scan: scan}
+	}
+	return step{statement: &b.many, args: args, scan: scan}
 }
 
 // statements are all that a Postgres ledger sends.
@@ -28,13 +42,14 @@ type statements struct {
 	sequence, adopt, noteLease statement
 	guard, wait, confirm       statement
 
-	claim, readback, read, suspects, takeover statement
-	renew, complete, release                  statement
-	renewAlone, completeAlone, releaseAlone   statement
-	abandon, lapse, stream, bury              statement
-	decide, beginRecovery, forget             statement
-	completeTx, idle, sweep, notify           statement
-	nodeSet, setNodeSet, audits, list         statement
+	claim, readback, read                   batched
+	renew, complete, release                batched // skip locked rows
+	renewAlone, completeAlone, releaseAlone statement
+	suspects, takeover                      statement
+	abandon, lapse, stream, bury            statement
+	decide, beginRecovery, forget           statement
+	completeTx, idle, sweep, notify         statement
+	nodeSet, setNodeSet, audits, list       statement
 }
 
 // The columns that every statement returns a row with, in the order in which
@@ -95,6 +110,18 @@ func load(name, schema, wait string, pairs ...string) statement {
 	return named(strings.Join(lines, "\n"))
 }
 
+// arrays are the parameters of a batch, one array for each field.
+var arrays = regexp.MustCompile(`unnest\(((?:\$\d+::\w+\[\][,\s]*)+)\)`)
+
+// ofOneRow returns the form of a statement that takes one row.
+func ofOneRow(s statement) statement {
+	one := named(arrays.ReplaceAllStringFunc(s.text, func(unnest string) string {
+		return "(VALUES (" + strings.ReplaceAll(arrays.FindStringSubmatch(unnest)[1], "[]", "") + "))"
+	}))
+	one.single = true
+	return one
+}
+
 func named(text string) statement {
 	sum := sha256.Sum256([]byte(text))
 	return statement{name: "redfence_" + hex.EncodeToString(sum[:8]), text: text}
@@ -112,15 +139,19 @@ func loadStatements(schema string, pooled bool) *statements {
 		return load(name, schema, "", "{here}", here)
 	}
 	one := func(name string) statement { return load(name, schema, "") }
-	batch := func(name string) statement { return load(name, schema, "SKIP LOCKED") }
+	alone := func(name string) statement { return ofOneRow(load(name, schema, "")) }
+	batch := func(name string) batched {
+		s := load(name, schema, "SKIP LOCKED", "{here}", here)
+		return batched{many: s, one: ofOneRow(s)}
+	}
 	return &statements{
 		begin: one("begin"), commit: named("COMMIT"), rollback: named("ROLLBACK"),
 		settings: one("settings"), identity: one("identity"),
 		clock: one("clock"), planner: one("planner"),
-		claim: arbiter("claim"), readback: one("readback"), read: one("read"), suspects: one("suspects"),
-		takeover: arbiter("takeover"),
-		renew:    batch("renew"), complete: batch("complete"), release: batch("release"),
-		renewAlone: one("renew"), completeAlone: one("complete"), releaseAlone: one("release"),
+		claim: batch("claim"), readback: batch("readback"), read: batch("read"),
+		takeover: arbiter("takeover"), suspects: one("suspects"),
+		renew: batch("renew"), complete: batch("complete"), release: batch("release"),
+		renewAlone: alone("renew"), completeAlone: alone("complete"), releaseAlone: alone("release"),
 		abandon: one("abandon"), lapse: arbiter("lapse"), stream: one("stream"), bury: one("bury"),
 		decide: one("decide"), beginRecovery: one("begin_recovery"), forget: one("forget"),
 		completeTx: one("complete_tx"), idle: one("idle"), sweep: one("sweep"), notify: one("notify"),

@@ -75,9 +75,9 @@ func (p *Postgres) SweepOnce(ctx context.Context, page int64) (Swept, error) {
 	var pages int64
 	err := p.with(ctx, func(c *pgx.Conn) error {
 		args := []any{page, int64(p.cfg.Sweep.Pages), micros(p.cfg.Sweep.Grace), advisoryKey(p.cfg.Schema, "sweep")}
-		_, _, err := p.transact(ctx, c, step{statement: &p.sql.sweep, args: args, scan: func(rows pgx.Rows) error {
+		_, _, err := p.transact(ctx, c, []step{{statement: &p.sql.sweep, args: args, scan: func(rows pgx.Rows) error {
 			return rows.Scan(&swept, &s.Removed, &s.Seen, &pages)
-		}}, nil)
+		}}}, nil)
 		return err
 	})
 	if err != nil {

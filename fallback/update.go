@@ -52,9 +52,10 @@ func (p *Postgres) part(ctx context.Context, q parting) error {
 // Its batch skips rows that another session has locked; those are tried again
 // alone, with a wait.
 type update[Q, R any] struct {
-	batch, alone *statement
-	args         func([]*ticket[Q, R]) []any
-	reader       rowReader
+	batch  *batched
+	alone  *statement // for one row
+	args   func([]*ticket[Q, R]) []any
+	reader rowReader
 	// hit makes the answer of a row that the statement has changed.
 	hit func(*Q, *Record, timing) R
 	// miss judges a row that it has not changed: answered for good, or (ok
@@ -142,7 +143,8 @@ func runUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) {
 // tryUpdate sends a batch and settles the rows that it changed. The others are
 // read, and settled by what they are; those that were locked follow alone.
 func tryUpdate[Q, R any](p *Postgres, batch []*ticket[Q, R], u *update[Q, R]) error {
-	changed, t, err := p.change(u.batch, len(batch), u.args(batch), u.reader)
+	changed := make(map[Digest]*Record, len(batch))
+	t, err := p.change(u.batch.step(len(batch), u.args(batch), gather(changed, u.reader)), changed)
 	if err != nil {
 		return err
 	}
@@ -222,7 +224,8 @@ func updateAlone[Q, R any](p *Postgres, one *ticket[Q, R], u *update[Q, R]) {
 	just := []*ticket[Q, R]{one}
 	var none R
 	for range maxTries {
-		changed, t, err := p.change(u.alone, 1, u.args(just), u.reader)
+		changed := map[Digest]*Record{}
+		t, err := p.change(step{statement: u.alone, args: u.args(just), scan: gather(changed, u.reader)}, changed)
 		if err != nil {
 			one.settle(none, verdictOf(err))
 			return
@@ -238,20 +241,17 @@ func updateAlone[Q, R any](p *Postgres, one *ticket[Q, R], u *update[Q, R]) {
 	one.settle(none, fmt.Errorf("%w: the row changes while it is updated", ErrBusy))
 }
 
-// change sends one statement in a transaction of its own and returns the rows
-// that it changed, most of them as a rule, once the commit is confirmed.
-func (p *Postgres) change(s *statement, most int, args []any, read rowReader) (map[Digest]*Record, timing, error) {
+// change runs a step in a transaction of its own. The rows that it gathers in
+// changed count once it has returned without an error.
+func (p *Postgres) change(act step, changed map[Digest]*Record) (t timing, err error) {
 	ctx, cancel := p.bounded()
 	defer cancel()
-	changed := make(map[Digest]*Record, most)
-	var t timing
-	err := p.with(ctx, func(c *pgx.Conn) (err error) {
-		t, _, err = p.transact(ctx, c, step{statement: s, args: args, scan: gather(changed, read)}, nil)
+	err = p.with(ctx, func(c *pgx.Conn) (err error) {
+		t, _, err = p.transact(ctx, c, []step{act}, nil)
 		return err
 	})
-	if err != nil {
-		return nil, timing{}, err
+	if err == nil {
+		p.date(changed, t)
 	}
-	p.date(changed, t)
-	return changed, t, nil
+	return t, err
 }

@@ -2,15 +2,16 @@ package fallback
 
 import (
 	"bytes"
+	"reflect"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgtype"
 	"pgregory.net/rapid"
 )
 
-// TestArraysAreEncodedAsPgxDoes: the parameters of a batch are the bytes that
+// TestParametersAreEncodedAsPgxDoes: the parameters of a batch are the bytes that
 // pgx makes of slices of the same values.
-func TestArraysAreEncodedAsPgxDoes(t *testing.T) {
+func TestParametersAreEncodedAsPgxDoes(t *testing.T) {
 	type values struct {
 		text   string
 		blob   []byte
@@ -35,7 +36,7 @@ func TestArraysAreEncodedAsPgxDoes(t *testing.T) {
 		blob := func(t one) []byte { return t.ask.blob }
 		yes := func(t one) bool { return t.ask.yes }
 		for oid, c := range map[uint32]struct {
-			ours array
+			ours parameter
 			pgx  any
 		}{
 			pgtype.TextArrayOID:  {texts(batch, text), column(batch, text)},
@@ -49,9 +50,25 @@ func TestArraysAreEncodedAsPgxDoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.ours([]byte("before")); !bytes.Equal(got, want) {
+			if got := c.ours.array([]byte("before")); !bytes.Equal(got, want) {
 				t.Errorf("an array of type %d: %x, want %x", oid, got, want)
 			}
+			checkValue(t, oid, c.ours, c.pgx)
 		}
 	})
+}
+
+// checkValue compares the first value of a field with what pgx makes of it.
+func checkValue(t *rapid.T, arrayOID uint32, ours parameter, values any) {
+	types := pgtype.NewMap()
+	array, _ := types.TypeForOID(arrayOID)
+	element := array.Codec.(*pgtype.ArrayCodec).ElementType.OID
+	first := reflect.ValueOf(values).Index(0).Interface()
+	want, err := types.Encode(element, pgtype.BinaryFormatCode, first, []byte("before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ours.value([]byte("before")); !bytes.Equal(got, want) || (got == nil) != (want == nil) {
+		t.Errorf("a value of type %d: %x, want %x", element, got, want)
+	}
 }
