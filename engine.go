@@ -33,6 +33,7 @@ type Engine struct {
 
 	flights    flights
 	observed   bool // somebody listens
+	eager      eagerness
 	queues     queues
 	slots      slots
 	work       work // calls of Do

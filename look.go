@@ -164,6 +164,9 @@ func (e *Engine) look(ctx context.Context, c *call) sight {
 	if c.route == observe.Fallback {
 		return e.lookAtRow(ctx, c)
 	}
+	if e.eager.yes() {
+		return e.lookAndLock(ctx, c)
+	}
 	if rec, ok := e.cached(ctx, c); ok {
 		return sight{next: replay, row: rec, cache: true}
 	}
@@ -172,7 +175,12 @@ func (e *Engine) look(ctx context.Context, c *call) sight {
 
 // lockOrWait takes the processing lock, or says that somebody has it.
 func (e *Engine) lockOrWait(ctx context.Context, c *call) sight {
-	switch lease, refused := e.takeLock(ctx, c); {
+	lease, refused := e.takeLock(ctx, c)
+	return e.lockedOrNot(ctx, c, lease, refused)
+}
+
+func (e *Engine) lockedOrNot(ctx context.Context, c *call, lease lock.Lease, refused error) sight {
+	switch {
 	case refused != nil && failpoint.Mutant("taken-is-in-progress"):
 		return sight{next: failed, err: ErrInProgress}
 	case refused != nil && c.policy.Wait >= 0:
@@ -201,7 +209,13 @@ func (e *Engine) lookAtRow(ctx context.Context, c *call) sight {
 // cached looks into the cache. A miss is never an error.
 func (e *Engine) cached(ctx context.Context, c *call) (fallback.Record, bool) {
 	rec, result := e.cache.Get(ctx, c.digest, e.ledger.Clock)
+	return e.found(c, rec, result)
+}
+
+// found says whether a look-up has found what answers the call.
+func (e *Engine) found(c *call, rec cache.Record, result cache.Result) (fallback.Record, bool) {
 	e.observeCache(c, result)
+	e.eager.learn(result)
 	if result != cache.Hit {
 		return fallback.Record{}, false
 	}

@@ -1,17 +1,14 @@
 package cache
 
 import (
-	"context"
 	"encoding/hex"
 	"iter"
 	"time"
-	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redfence/redfence/internal/node"
 	"github.com/redfence/redfence/internal/problems"
-	"github.com/redfence/redfence/observe"
 )
 
 // A Cache keeps the records of completed keys on the nodes of a set, each on a
@@ -114,61 +111,6 @@ func (c *Cache) Near(digest [32]byte, clock Clock) (Record, bool) {
 	return record, ok && judge(&record, now, margin) == Hit
 }
 
-// Get looks a key up at one healthy node, the first from the record's home, and
-// at one more if that one does not answer, or not with a record that verifies.
-// Anything but Hit is a miss. The record is the caller's to read; its slices
-// must not be changed.
-//
-// A node that has lost its memory makes a miss for each key that it was to
-// keep, and the put that follows ends that; Recall finds the other copies.
-//
-// The fingerprint is not compared, and the caller has authorised the request
-// before it asks.
-func (c *Cache) Get(ctx context.Context, digest [32]byte, clock Clock) (Record, Result) {
-	now, margin, ok := clock()
-	if !ok {
-		return Record{}, NoClock
-	}
-	if record, found := c.near.get(digest); found {
-		if result := judge(&record, now, margin); result != Expired {
-			return record, result
-		}
-	}
-	return c.look(ctx, digest, 2, Absent, func(r *Record) Result { return judge(r, now, margin) })
-}
-
-// Recall asks node after node: for a key that only the cache can answer.
-func (c *Cache) Recall(ctx context.Context, digest [32]byte, clock Clock) (Record, Result) {
-	now, margin, ok := clock()
-	if !ok {
-		return Record{}, NoClock
-	}
-	return c.look(ctx, digest, len(c.nodes), Hit, func(r *Record) Result { return judge(r, now, margin) })
-}
-
-// look asks at most so many healthy nodes, until one has the record or gives an
-// answer that is good enough.
-func (c *Cache) look(ctx context.Context, digest [32]byte, most int, enough Result, judge func(*Record) Result) (Record, Result) {
-	worst, key := Failed, keyOf(digest)
-	for _, n := range c.upFrom(key) {
-		if most--; most < 0 {
-			break
-		}
-		record, result := c.ask(ctx, n, digest, key)
-		if result == Hit {
-			result = judge(&record)
-		}
-		if result == Hit || result == Erased {
-			c.near.put(record)
-			return record, result
-		}
-		if worst = tell(worst, result); result == enough {
-			break
-		}
-	}
-	return Record{}, worst
-}
-
 // upFrom yields the nodes that are up, with their places, from the record's
 // home on.
 func (c *Cache) upFrom(key string) iter.Seq2[int, *node.Node] {
@@ -213,49 +155,6 @@ func tell(a, b Result) Result {
 func expired(r *Record, now time.Time, margin time.Duration) bool {
 	return !r.ExpiresAt.IsZero() && !now.Add(margin).Before(r.ExpiresAt)
 }
-
-func (c *Cache) ask(ctx context.Context, n *node.Node, digest [32]byte, key string) (Record, Result) {
-	text, err := c.read(ctx, n, key)
-	if err != nil {
-		return Record{}, Failed
-	}
-	if text == "" {
-		return Record{}, Absent
-	}
-	record, err := decode(bytesOf(text), digest, c.cfg.Keys)
-	if err != nil {
-		c.cfg.Observer.Observe(observe.CacheUnverified{Key: observe.RefOf(digest[:]), Node: n.Addr()})
-		return Record{}, Unverified
-	}
-	return record, Hit
-}
-
-// bytesOf returns the bytes of a text without copying them. They must not be
-// changed, as those of a Record must not.
-func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
-
-// read gets a record through the shared pipeline if it is small, which most
-// are, and else by itself on a connection of the client's pool.
-func (c *Cache) read(ctx context.Context, n *node.Node, key string) (string, error) {
-	value, err := n.Do(ctx, "getrange", key, 0, large)
-	if err != nil {
-		return "", err
-	}
-	text, _ := value.(string)
-	if len(text) <= large {
-		return text, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, largeTimeout(n, maxRecord))
-	defer cancel()
-	text, err = n.Client().Get(ctx, key).Result()
-	if err == redis.Nil { // it went away in between
-		return "", nil
-	}
-	return text, err
-}
-
-// maxRecord is about the largest record that is cached, for time-outs only.
-const maxRecord = 1 << 20
 
 // keyOf is the record's key in Redis: rf1:{<digest>}:c. The version of the
 // layout is part of the name; the braces keep a key's keys on one shard.

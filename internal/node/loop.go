@@ -130,6 +130,7 @@ func (n *Node) sendLater() {
 func (n *Node) take() []*Op {
 	n.mu.Lock()
 	ops := n.queue
+	n.told = false
 	var rest []*Op
 	if len(ops) > maxBatch {
 		ops, rest = ops[:maxBatch:maxBatch], ops[maxBatch:]
@@ -162,7 +163,7 @@ func (n *Node) takeAll() []*Op {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ops := n.queue
-	n.queue, n.spare = nil, nil
+	n.queue, n.spare, n.told = nil, nil, false
 	if n.ended {
 		ops = append(ops, n.later...)
 		n.later = nil

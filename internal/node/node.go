@@ -18,8 +18,9 @@ type Node struct {
 	addr   string
 	client redis.UniversalClient
 
-	mu     sync.Mutex // guards queue, later, ended
+	mu     sync.Mutex // guards queue, told, later, ended
 	queue  []*Op
+	told   bool // the loop has been told of the queue
 	later  []*Op
 	ended  bool
 	spare  []*Op // the loop's; swapped with queue
@@ -89,7 +90,10 @@ func (n *Node) Down() error {
 // Send queues a command. It does not block, and it does not depend on any
 // context: a caller that loses interest calls Op.Cancel. The answer, or the
 // reason why there is none, goes to op.To.
-func (n *Node) Send(op *Op) {
+func (n *Node) Send(op *Op) { n.enqueue(op, true) }
+
+// enqueue queues a command; the loop is told of it now or by whoever is next.
+func (n *Node) enqueue(op *Op, tell bool) {
 	if d := n.down.Load(); d != nil {
 		op.To.Reply(op, nil, d)
 		return
@@ -104,9 +108,10 @@ func (n *Node) Send(op *Op) {
 		return
 	}
 	n.queue = append(n.queue, op)
-	first := len(n.queue) == 1
+	tell = tell && !n.told // once for each queue that the loop takes
+	n.told = n.told || tell
 	n.mu.Unlock()
-	if first {
+	if tell {
 		n.signal()
 	}
 }
@@ -182,33 +187,57 @@ func (n *Node) close() {
 // Do sends one command and waits for its answer or for ctx. When ctx ends
 // first the command may still be executed, unless Unsent(err).
 func (n *Node) Do(ctx context.Context, args ...any) (any, error) {
-	return n.wait(ctx, &waiter{op: Op{Args: args}})
+	if err := ctx.Err(); err != nil {
+		return nil, errors.Join(ErrCancelled, err)
+	}
+	return n.send(&Pending{op: Op{Args: args}}).Wait(ctx)
 }
 
 // Eval is Do for a script.
 func (n *Node) Eval(ctx context.Context, s *Script, keys []string, argv ...any) (any, error) {
-	return n.wait(ctx, &waiter{op: Op{Args: s.Command(keys, argv...), Script: s}})
+	if err := ctx.Err(); err != nil {
+		return nil, errors.Join(ErrCancelled, err)
+	}
+	return n.send(&Pending{op: Op{Args: s.Command(keys, argv...), Script: s}}).Wait(ctx)
 }
 
-type waiter struct {
+func (n *Node) send(w *Pending) *Pending {
+	w.done = make(chan struct{})
+	w.op.To = w
+	n.Send(&w.op)
+	return w
+}
+
+// Begin queues a command, to be sent together with what the caller sends to the
+// node next, or when it waits.
+func (n *Node) Begin(args ...any) *Pending {
+	w := &Pending{held: n, op: Op{Args: args}, done: make(chan struct{})}
+	w.op.To = w
+	n.enqueue(&w.op, false)
+	return w
+}
+
+// A Pending is a command whose answer one caller will wait for.
+type Pending struct {
+	held  *Node // that has not been told of it; nil: it has
 	op    Op
 	done  chan struct{}
 	value any
 	err   error
 }
 
-func (w *waiter) Reply(_ *Op, value any, err error) {
+// Reply implements Receiver.
+func (w *Pending) Reply(_ *Op, value any, err error) {
 	w.value, w.err = value, err
 	close(w.done)
 }
 
-func (n *Node) wait(ctx context.Context, w *waiter) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, errors.Join(ErrCancelled, err)
+// Wait waits for the answer or for ctx. When ctx ends first the command may
+// still be executed, unless Unsent(err).
+func (w *Pending) Wait(ctx context.Context) (any, error) {
+	if w.held != nil && w.op.state.Load() == queued {
+		w.held.signal()
 	}
-	w.done = make(chan struct{})
-	w.op.To = w
-	n.Send(&w.op)
 	select {
 	case <-w.done:
 		return w.value, w.err

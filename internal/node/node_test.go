@@ -435,3 +435,30 @@ func eventsOf[E observe.Event](r *recorder) []E {
 	}
 	return list
 }
+
+// A begun command goes when its caller waits, or with whatever is sent next; a
+// set that is closed answers it as well.
+func TestBegin(t *testing.T) {
+	_, n := one(t, Config{})
+	first := n.Begin("set", "k", "1")
+	if value, err := n.Do(t.Context(), "get", "k"); value != "1" || err != nil {
+		t.Errorf("the command sent next: %v, %v; the begun one goes before it", value, err)
+	}
+	if value, err := first.Wait(t.Context()); value != "OK" || err != nil {
+		t.Errorf("the begun command: %v, %v", value, err)
+	}
+	if value, err := n.Begin("get", "k").Wait(t.Context()); value != "1" || err != nil {
+		t.Errorf("alone: %v, %v", value, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Begin("get", "k").Wait(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits: %v", err)
+	}
+	last := n.Begin("get", "k")
+	n.close()
+	<-n.done
+	if _, err := last.Wait(t.Context()); err != nil && !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
