@@ -72,7 +72,7 @@ func TestLocksExclude(t *testing.T) {
 
 func TestDoersReplay(t *testing.T) {
 	s := startServers(t)
-	contenders := []DoContender{Naive, NaiveDurable, LedgerOnly, Engine, EngineNear, EngineFallback, PlainGet}
+	contenders := []DoContender{Naive, NaiveDurable, LedgerOnly, RawDo, Engine, EngineNear, EngineFallback, PlainGet}
 	for _, c := range contenders {
 		t.Run(c.Name, func(t *testing.T) {
 			doer, err := c.Open(context.Background(), s)
