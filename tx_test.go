@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/redfence/redfence/fallback"
+	"github.com/redfence/redfence/internal/testenv"
 )
 
 // accounts are the effect of the transactions: rows in the ledger's database.
@@ -79,6 +81,34 @@ func TestDoTxDuplicatesWaitAtTheEngine(t *testing.T) {
 	}
 	group.Wait()
 	accounts.want(t, 3)
+}
+
+// TestDoTxThroughAPooler: in transaction mode, a transaction and its completion
+// keep the server process that they began with, while others change theirs.
+func TestDoTxThroughAPooler(t *testing.T) {
+	c := newCluster(t)
+	url, accounts := testenv.Pooler(t, c.postgres), newAccounts(t, c)
+	var engines []*instance
+	for range 2 {
+		engines = append(engines, c.start(t, func(cfg *Config) { cfg.Ledger = openLedger(t, url, new(net.Dialer).DialContext) }))
+	}
+	var group sync.WaitGroup
+	for i := range 30 {
+		group.Go(func() {
+			res, err := engines[i%2].DoTx(t.Context(), Request{ID: fmt.Sprint(i % 10)}, transfer)
+			if err != nil || string(res.Response.Body) != "done" || !res.Durable {
+				t.Errorf("%+v %v", res, err)
+			}
+		})
+	}
+	group.Wait()
+	accounts.want(t, 10)
+	boom := errors.New("boom")
+	_, err := engines[0].DoTx(t.Context(), Request{ID: "failed"}, func(ctx context.Context, tx pgx.Tx, _ *Execution) (Response, error) {
+		return Response{}, errors.Join(boom, add(ctx, tx, "failed"))
+	})
+	wantErr(t, err, boom)
+	accounts.want(t, 10)
 }
 
 func TestDoTxRetriesSerializationFailures(t *testing.T) {
