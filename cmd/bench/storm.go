@@ -52,18 +52,22 @@ func (b *bench) stormScenario(ctx context.Context) ([]report.Result, error) {
 		load.callers = b.callers
 	}
 	load.processes = min(load.processes, load.callers)
-	return b.storms(ctx, load, contend.NaiveDurable, contend.LedgerOnly, contend.EngineFallback, contend.Engine, contend.EngineNear)
+	usual := b.preset.pace
+	b.preset.pace = b.preset.judged // the processes of each round are new, and some have many connections to make
+	defer func() { b.preset.pace = usual }()
+	return b.storms(ctx, load, contend.NaiveDurable, contend.LedgerOnly, contend.EngineFallback, contend.EngineNear)
 }
 
 // storm judges duplicates over several processes: SQL statements per key, and
-// the rate beside that of the ledger alone.
+// the rate beside that of our ledger alone, the fallback route. What a table and a
+// statement for each step would do is measured beside it, and judges nothing.
 func storm(ctx context.Context, b *bench) (outcome, error) {
 	load := stormLoad{callers: b.preset.storm, processes: stormProcesses, duplicates: stormDuplicates}
-	results, err := b.storms(ctx, load, contend.EngineFallback, contend.EngineNear)
+	results, err := b.storms(ctx, load, contend.EngineFallback, contend.LedgerOnly, contend.EngineNear)
 	if err != nil {
 		return outcome{results: results}, err
 	}
-	picked, err := pick(results, contend.EngineFallback.Name, contend.EngineNear.Name)
+	picked, err := pick(results, contend.EngineFallback.Name, contend.LedgerOnly.Name, contend.EngineNear.Name)
 	if err != nil {
 		return outcome{results: results}, err
 	}
@@ -73,12 +77,12 @@ func storm(ctx context.Context, b *bench) (outcome, error) {
 		}
 	}
 	var statements []float64
-	for _, round := range picked[1].Rounds {
+	for _, round := range picked[2].Rounds {
 		statements = append(statements, round.Figures["statements per key"])
 	}
-	perKey, ratio := measure.SpreadOf(statements).Median, picked[1].Ratio(picked[0]).Median
+	perKey, ratio := measure.SpreadOf(statements).Median, picked[2].Ratio(picked[0]).Median
 	return outcome{
-		figure:  fmt.Sprintf("%.2f statements per key, %.1fx of the ledger alone", perKey, ratio),
+		figure:  fmt.Sprintf("%.2f statements per key, %.1fx of the ledger alone (%.1fx of ledger-only)", perKey, ratio, picked[2].Ratio(picked[1]).Median),
 		met:     perKey <= 2 && ratio >= 3,
 		reached: perKey <= 2 && ratio >= 5,
 		results: results,

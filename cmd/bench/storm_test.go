@@ -50,7 +50,7 @@ func TestStormComparesContenders(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"naive-durable", "ledger-only", "redfence-fallback", "redfence", "redfence-near"} {
+	for _, name := range []string{"naive-durable", "ledger-only", "redfence-fallback", "redfence-near"} {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}
