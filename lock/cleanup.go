@@ -35,18 +35,25 @@ func (r *Redlock) clean(n *node.Node, key, token string, doubtful bool) {
 	if failpoint.Mutant("cleanup-without-try") {
 		token = ""
 	}
-	c := &cleanup{node: n, until: time.Now().Add(undoFor)}
+	c := newCleanup(n, releaseCommand(key, token))
 	if doubtful {
 		c.tries = undoTries
 	}
-	c.op.Script = releaseScript
-	c.op.Args = releaseCommand(key, token)
-	c.op.To = c
-	if n.Down() != nil {
-		n.Later(&c.op)
+	c.send()
+}
+
+func newCleanup(n *node.Node, command []any) *cleanup {
+	c := &cleanup{node: n, until: time.Now().Add(undoFor)}
+	c.op.Script, c.op.Args, c.op.To = releaseScript, command, c
+	return c
+}
+
+func (c *cleanup) send() {
+	if c.node.Down() != nil {
+		c.node.Later(&c.op)
 		return
 	}
-	n.Send(&c.op)
+	c.node.Send(&c.op)
 }
 
 // Reply implements node.Receiver.

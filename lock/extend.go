@@ -141,6 +141,7 @@ func (h *held) seed(s *slot, value string) {
 	if !h.valid() {
 		return
 	}
+	h.seeded |= 1 << s.i
 	s.node().Send(&node.Op{
 		Script: seedScript,
 		Args:   seedScript.Command([]string{h.key}, value, h.ttl.Milliseconds()),

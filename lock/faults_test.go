@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redfence/redfence/internal/testenv"
 )
 
 func TestL01_OneOfThreeStalled(t *testing.T) {
@@ -182,6 +184,50 @@ func TestL12_StalledNodeUnderLoad(t *testing.T) {
 		t.Errorf("%.0f cycles/s with a stalled node, %.0f without; want at least %.0f", stalled, healthy, atLeast)
 	}
 	eventually(t, 2*time.Second, func() error { return noKeys(servers, guardedPrefix) })
+}
+
+// TestWhatANodeIsOwedIsKept: locks that were never sent to a node that is down
+// leave nothing there to be cleaned up, and so do not displace a release that the
+// node is owed.
+func TestWhatANodeIsOwedIsKept(t *testing.T) {
+	servers := testenv.Redis(t, 3)
+	cfg := Config{TTL: time.Minute, MaxTTL: time.Minute, NodeTimeout: 300 * time.Millisecond}
+	must(t, Init(t.Context(), clientsOf(servers), cfg))
+	r := locker(t, clientsOf(servers), cfg)
+	owed, err := r.TryAcquire(t.Context(), "owed")
+	must(t, err)
+	eventually(t, time.Second, func() error {
+		if n := servers[2].Client().Exists(t.Context(), r.key("owed")).Val(); n != 1 {
+			return errors.New("the third node has no such lock")
+		}
+		return nil
+	})
+	must(t, servers[2].Pause())
+	must(t, r.Do(t.Context(), "any", func(context.Context) error { return nil })) // what comes now waits behind it
+	must(t, owed.Release(t.Context()))
+	eventually(t, 30*time.Second, func() error {
+		_ = r.Do(t.Context(), "any", func(context.Context) error { return nil })
+		return errorIf(r.nodes[2].Down() == nil, "its breaker is closed")
+	})
+	var cycles atomic.Int32
+	var all sync.WaitGroup
+	for i := range loadCallers {
+		all.Go(func() {
+			for n := cycles.Add(1); n <= 20_000; n = cycles.Add(1) { // more than a node is owed at most
+				must(t, r.Do(t.Context(), fmt.Sprint("down ", i), func(context.Context) error { return nil }))
+			}
+		})
+	}
+	all.Wait()
+	must(t, servers[2].Resume())
+	eventually(t, 3*time.Second, func() error { return noKeys(servers, guardedPrefix) })
+}
+
+func errorIf(wrong bool, text string) error {
+	if wrong {
+		return errors.New(text)
+	}
+	return nil
 }
 
 const loadCallers = 32

@@ -34,6 +34,7 @@ type held struct {
 	warn   *time.Timer // WithWarn, if any
 	early  time.Duration
 	flight *extension
+	seeded uint64 // nodes on which an extension has put the lock back
 }
 
 type leaseState uint8
@@ -227,17 +228,22 @@ func (h *held) releaseLater() {
 	}
 }
 
-// giveBack sends the release and does not wait for it.
+// giveBack sends the release to every node that may hold the lock, and does not
+// wait for it. The lease has ended. The release follows, in each node's queue,
+// whatever was sent for the lease before.
 func (h *held) giveBack() {
 	h.acquired.retire()
-	h.releaseCall().send()
+	command := releaseCommand(h.key, h.token)
+	for _, n := range h.acquired.mayHold(h.seeded) {
+		newCleanup(n, command).send()
+	}
 }
 
 // releaseCall prepares the release. It follows, in each node's queue, whatever
 // was sent for the lease before. A node that does not answer gets it later.
 func (h *held) releaseCall() *call {
 	c := h.r.newCall(opRelease, readRelease)
-	c.neverAsked(h.acquired)
+	h.acquired.leaveOutOf(c, h.seeded)
 	c.command(releaseScript, releaseCommand(h.key, h.token))
 	c.failed = func(s *slot) { h.r.clean(s.node(), h.key, h.token, false) }
 	return c

@@ -67,15 +67,42 @@ func (c *call) stuck() bool {
 	return c.sent && c.result == undecided && c.spares > 0 && v.yes+v.no+v.failed == len(c.slots)-c.spares
 }
 
-// neverAsked leaves the nodes that an acquire has spared out of its release:
-// they hold nothing. The acquire has been retired.
-func (c *call) neverAsked(acquired *call) {
-	acquired.mu.Lock()
-	defer acquired.mu.Unlock()
-	for i := range acquired.slots {
-		if acquired.slots[i].spare {
-			c.slots[i].vote = yes
-			c.votes.yes++
+// leaveOutOf leaves the nodes that certainly hold nothing of an acquire out of its
+// release: those that it has spared, and those to which it was never sent. What
+// they are sent for nothing would wait in front of what they are owed. The acquire
+// has been retired; seeded are the nodes on which an extension has put the lock
+// back.
+func (c *call) leaveOutOf(release *call, seeded uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.slots {
+		switch was, s := &c.slots[i], &release.slots[i]; {
+		case !was.holdsNothing(seeded):
+		case was.spare:
+			s.vote = yes
+			release.votes.yes++
+		default:
+			s.vote, s.err, s.clear = failed, was.err, true
+			release.votes.failed++
 		}
 	}
+}
+
+// mayHold returns the nodes that may hold the lock of a retired acquire.
+func (c *call) mayHold(seeded uint64) []*node.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*node.Node, 0, len(c.slots)-c.spares)
+	for i := range c.slots {
+		if !c.slots[i].holdsNothing(seeded) {
+			list = append(list, c.nodes[i])
+		}
+	}
+	return list
+}
+
+// holdsNothing is true of a node that was not asked, or not reached. The call's
+// mutex is held.
+func (s *slot) holdsNothing(seeded uint64) bool {
+	return seeded&(1<<s.i) == 0 && (s.spare || s.vote == failed && (s.clear || node.Unsent(s.err)))
 }
