@@ -16,25 +16,25 @@ var broken = []struct {
 	name   string
 	breaks func(*fallback.Memory) store
 	notice string // in what the judge says
-	first  uint64 // the seed to begin with: most notice it at once
 }{
-	{"claims of a key at work are granted", func(m *fallback.Memory) store { return &claimsTwice{m} }, "second start", 0},
-	{"completed keys are granted", func(m *fallback.Memory) store { return &claimsCompleted{m} }, "after a durable answer", 0},
-	{"a lapsed claim is released whatever its policy", func(m *fallback.Memory) store { return &lapseReleases{m} }, "second start", 0},
-	{"a completion under an old fence is taken", func(m *fallback.Memory) store { return &anyFence{m} }, "was granted", 65},
-	{"a completion is confirmed and lost", func(m *fallback.Memory) store { return &losesCompletions{m} }, "had a durable answer", 0},
-	{"a lease is granted that the row does not have", func(m *fallback.Memory) store { return &longGrants{m} }, "started under fence", 40},
-	{"what was given back is not released", func(m *fallback.Memory) store { return &keepsGivenBack{m} }, "although the owner lives", 40},
+	{"claims of a key at work are granted", func(m *fallback.Memory) store { return &claimsTwice{m} }, "second start"},
+	{"completed keys are granted", func(m *fallback.Memory) store { return &claimsCompleted{m} }, "after a durable answer"},
+	{"a lapsed claim is released whatever its policy", func(m *fallback.Memory) store { return &lapseReleases{m} }, "second start"},
+	{"a completion under an old fence is taken", func(m *fallback.Memory) store { return &anyFence{m} }, "was granted"},
+	{"a completion is confirmed and lost", func(m *fallback.Memory) store { return &losesCompletions{m} }, "had a durable answer"},
+	{"a lease is granted that the row does not have", func(m *fallback.Memory) store { return &longGrants{m} }, "started under fence"},
+	{"what was given back is not released", func(m *fallback.Memory) store { return &keepsGivenBack{m} }, "although the owner lives"},
 }
 
 // TestBrokenStoresAreNoticed: a simulation that can find nothing proves nothing.
+// One seed in seventeen notices the store that is noticed least.
 func TestBrokenStoresAreNoticed(t *testing.T) {
 	const most = 200
 	for _, b := range broken {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := b.first; seed < b.first+most; seed++ {
-				all := strings.Join(play(t, harsh(seed), b.breaks(fallback.NewMemory())), "\n")
+			for seed := range uint64(most) {
+				all := strings.Join(play(t, stalled(seed), b.breaks(fallback.NewMemory())), "\n")
 				if strings.Contains(all, b.notice) {
 					t.Logf("noticed with seed %d", seed)
 					return

@@ -120,12 +120,23 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-// harsh is a plan with engines that stand still for longer than a lease, or die.
-func harsh(seed uint64) plan {
+// stalled is a plan whose handlers work on when they are told to stop, for up
+// to two leases, on engines that stand still for longer than a lease: an owner
+// comes back when another has the key.
+func stalled(seed uint64) plan {
 	p := newPlan(seed)
 	r := rand.New(rand.NewPCG(seed, 1))
+	for i := range p.calls {
+		c := &p.calls[i]
+		c.work = work{takes: within(r, 2*lease), result: answers}
+		c.noWait, c.patience = false, max(c.patience, 5*lease)
+	}
+	for i := range p.keys {
+		p.keys[i].hook, p.keys[i].policy.CancelOnLost = false, false
+	}
+	p.episodes = nil
 	for range 8 {
-		e := episode{kind: pick(r, frozen, frozen, killed)}
+		e := episode{kind: frozen}
 		p.aim(r, &e)
 		e.to = min(e.from+lease+within(r, lease), healed)
 		p.episodes = append(p.episodes, e)

@@ -40,7 +40,7 @@ type quietly struct{}
 func (quietly) Printf(context.Context, string, ...any) {}
 
 // regressions are seeds that have failed before, beside those that always run.
-// A change of newPlan makes other runs of them: then they are to be found anew,
+// A change of a plan makes other runs of them: then they are to be found anew,
 // or left to the smaller tests that they have led to.
 var regressions []uint64
 
@@ -73,7 +73,7 @@ func TestSimulation(t *testing.T) {
 func once(t *testing.T, seed uint64) {
 	t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 		t.Parallel()
-		if problems := play(t, newPlan(seed), fallback.NewMemory()); len(problems) > 0 {
+		if problems := playAll(t, seed); len(problems) > 0 {
 			t.Error(strings.Join(problems, "\n"))
 			repeat(t, seed)
 		}
@@ -83,13 +83,19 @@ func once(t *testing.T, seed uint64) {
 func repeat(t *testing.T, seed uint64) {
 	failed := 0
 	for range again {
-		if problems := play(t, newPlan(seed), fallback.NewMemory()); len(problems) > 0 {
+		if problems := playAll(t, seed); len(problems) > 0 {
 			if failed++; failed == 1 {
 				t.Error(strings.Join(problems, "\n"))
 			}
 		}
 	}
 	t.Logf("seed %d failed %d times in %d; alone: REDFENCE_SEED=%d go test -race -run TestSimulation ./internal/sim", seed, failed, again, seed)
+}
+
+// playAll runs the plans of a seed.
+func playAll(t *testing.T, seed uint64) []string {
+	problems := play(t, newPlan(seed), fallback.NewMemory())
+	return append(problems, play(t, stalled(seed), fallback.NewMemory())...)
 }
 
 // play runs a plan in a bubble of its own. That every goroutine ends, the bubble

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"testing/synctest"
 	"time"
 
 	"github.com/redfence/redfence"
@@ -337,6 +338,7 @@ func (w *world) close() {
 		in.end()
 		in.hangUp()
 	}
+	synctest.Wait() // a dead engine may have sent without anybody waiting for it
 	w.background.Wait()
 	time.Sleep(bound) // for what ends by itself in time, such as a dial
 }
