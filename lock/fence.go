@@ -1,7 +1,9 @@
 package lock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -10,12 +12,16 @@ import (
 )
 
 // Each node counts the locks that it grants. A fence is handed out once a
-// majority of the counters is known to have reached it. So among the k nodes
-// that granted the next lock, k + majority - n at least had reached the fence
-// of any earlier one before they counted on, and the counter with that rank,
-// from the top, is larger: that is the next fence.
+// majority of the nodes that granted its lock is known to have reached it. So
+// among the k nodes that granted the next lock of the name, k + majority - n at
+// least had reached the fence of any earlier one before they counted on, and the
+// counter with that rank, from the top, is larger: that is the next fence.
 //
-// With the answers of all n nodes the rank is the majority's, and nothing more
+// Nodes that did not grant the lock count for nothing, however far they are: one
+// of them may have granted it to a slow rival before it got there, and the rival's
+// fence would come from before.
+//
+// With the grants of all n nodes the rank is the majority's, and nothing more
 // has to be known; with those of a bare majority it is the largest, and the
 // others may have yet to reach it. Rounds are queued at all nodes in one order,
 // so a single process meets equal counters; with several the counters run apart
@@ -62,7 +68,7 @@ const opRaise = "raise"
 // fenceOf returns the fence of a call that was won, once a majority has
 // reached it.
 func (r *Redlock) fenceOf(ctx context.Context, name string, won *call) (int64, error) {
-	if fence, ok := r.knownFence(won); ok {
+	if fence, ok := r.knownFence(won.grants()); ok {
 		return fence, nil
 	}
 	timer := time.NewTimer(patience)
@@ -72,56 +78,64 @@ func (r *Redlock) fenceOf(ctx context.Context, name string, won *call) (int64, e
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	fence, ok := r.knownFence(won)
+	grants := won.grants()
+	fence, ok := r.knownFence(grants)
 	if ok {
 		return fence, nil
 	}
-	c := r.raiseCall(fence)
+	c := r.raiseCall(fence, grants)
 	if err := c.decide(ctx, r.cfg.NodeTimeout); err != nil {
 		return 0, failure(opAcquire, name, c, ctx.Err())
 	}
 	return fence, nil
 }
 
-// knownFence returns the fence that the answers so far make, and whether a
-// majority is known to have reached it.
-func (r *Redlock) knownFence(won *call) (fence int64, known bool) {
-	fence = rankedFence(won.fences(), len(r.nodes))
-	return fence, r.guard.knownTo(fence) >= r.set.Quorum()
+// A grant is one node's, at a count of its own.
+type grant struct {
+	node    int
+	counter int64
 }
 
-// rankedFence picks the fence from the counters of the nodes that granted.
-func rankedFence(counters []int64, n int) int64 {
-	slices.Sort(counters)
-	rank := len(counters) + n/2 + 1 - n
-	return counters[len(counters)-rank]
-}
-
-// fences returns the counters of the nodes that granted.
-func (c *call) fences() []int64 {
+// grants returns those that the call has got.
+func (c *call) grants() []grant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]int64, 0, len(c.slots))
+	list := make([]grant, 0, len(c.slots))
 	for i := range c.slots {
 		if s := &c.slots[i]; s.vote == yes {
-			list = append(list, s.reply.fence)
+			list = append(list, grant{i, s.reply.fence})
 		}
 	}
 	return list
 }
 
-// knownTo counts the nodes that have reached a fence for certain.
-func (g *guard) knownTo(fence int64) int {
-	n := 0
-	for i := range g.standing {
-		if g.standing[i].counter.Load() >= fence {
-			n++
+// knownFence returns the fence that a majority of grants makes, and whether a
+// majority of those nodes is known to have reached it.
+func (r *Redlock) knownFence(grants []grant) (fence int64, known bool) {
+	fence = rankedFence(grants, len(r.nodes))
+	reached := 0
+	for _, g := range grants {
+		if r.guard.hasReached(g.node, fence) {
+			reached++
 		}
 	}
-	return n
+	return fence, reached >= r.set.Quorum()
 }
 
-func (r *Redlock) raiseCall(fence int64) *call {
+// rankedFence picks the fence from the grants of n nodes.
+func rankedFence(grants []grant, n int) int64 {
+	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(b.counter, a.counter) })
+	rank := len(grants) + n/2 + 1 - n
+	return grants[rank-1].counter
+}
+
+// hasReached is true of a node that has reached a fence for certain.
+func (g *guard) hasReached(i int, fence int64) bool { return g.standing[i].counter.Load() >= fence }
+
+var errHoldsNothing = errors.New("it has not granted the lock")
+
+// raiseCall writes a fence back to the nodes that granted its lock.
+func (r *Redlock) raiseCall(fence int64, grants []grant) *call {
 	c := r.newCall(opRaise, func(s *slot, value any) (vote, error) {
 		text, _ := value.(string)
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -131,12 +145,17 @@ func (r *Redlock) raiseCall(fence int64) *call {
 		return yes, nil
 	})
 	c.guard = r.guard
-	for i := range c.slots { // only nodes that are not known to have reached it
-		if r.guard.standing[i].counter.Load() >= fence {
-			c.slots[i].vote = yes
+	for i := range c.slots {
+		c.slots[i].vote, c.slots[i].err = failed, errHoldsNothing
+	}
+	for _, g := range grants {
+		c.slots[g.node].vote, c.slots[g.node].err = out, nil
+		if r.guard.hasReached(g.node, fence) {
+			c.slots[g.node].vote = yes
 			c.votes.yes++
 		}
 	}
+	c.votes.failed = len(c.slots) - len(grants)
 	c.commands(raiseScript, raiseScript.Command([]string{markerKey, counterKey}, "", strconv.FormatInt(fence, 10)))
 	return c
 }

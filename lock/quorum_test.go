@@ -273,42 +273,68 @@ func TestRankedFence(t *testing.T) {
 		{[]int64{5, 9, 7, 8}, 5, 8},
 		{[]int64{5, 9, 7, 8, 6}, 5, 7},
 	} {
-		if got := rankedFence(slices.Clone(c.counters), c.n); got != c.want {
+		if got := rankedFence(grantsAt(c.counters), c.n); got != c.want {
 			t.Errorf("rankedFence(%v of %d) = %d, want %d", c.counters, c.n, got, c.want)
 		}
 	}
 }
 
+func grantsAt(counters []int64) []grant {
+	list := make([]grant, len(counters))
+	for i, c := range counters {
+		list[i] = grant{i, c}
+	}
+	return list
+}
+
 // TestFenceGrowsWhateverAnswers is the argument of fence.go as a property:
-// whatever nodes grant, and whatever other locks do in between, a fence is
-// larger than every one handed out before.
+// whatever nodes grant and when, and whatever other locks do in between, a fence
+// is larger than every one handed out before.
 func TestFenceGrowsWhateverAnswers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{3, 5, 7}).Draw(t, "nodes")
 		quorum := n/2 + 1
 		counters := make([]int64, n)
-		var last int64
-		for range rapid.IntRange(1, 20).Draw(t, "locks") {
-			for i := range counters { // locks that failed, or were granted here only
+		others := func() { // locks of other names, or that fail
+			for i := range counters {
 				counters[i] += int64(rapid.IntRange(0, 3).Draw(t, "drift"))
 			}
-			order := rapid.Permutation(indexes(n)).Draw(t, "order")
-			k := rapid.IntRange(quorum, n).Draw(t, "grants")
-			var granted []int64
-			for _, i := range order[:k] {
+		}
+		grantOn := func(nodes []int) (list []grant) {
+			for _, i := range nodes {
 				counters[i]++
-				granted = append(granted, counters[i])
+				list = append(list, grant{i, counters[i]})
 			}
-			fence := rankedFence(granted, n)
+			return list
+		}
+		var last int64
+		var early []grant // what the next lock was granted while this one was held
+		for range rapid.IntRange(1, 20).Draw(t, "locks") {
+			others()
+			order := rapid.Permutation(without(indexes(n), early)).Draw(t, "order")
+			k := rapid.IntRange(quorum-len(early), len(order)).Draw(t, "grants")
+			others()
+			grants := append(early, grantOn(order[:k])...)
+			// The rest may vote for a rival meanwhile.
+			rest := rapid.Permutation(order[k:]).Draw(t, "rest")
+			early = grantOn(rest[:rapid.IntRange(0, min(len(rest), n-quorum)).Draw(t, "early")])
+			others()
+			fence := rankedFence(grants, n)
 			if fence <= last {
 				t.Fatalf("fence %d after %d: %v", fence, last, counters)
 			}
 			last = fence
-			// Known to a majority, or written back to one.
-			back := rapid.Permutation(indexes(n)).Draw(t, "written back")
-			for _, i := range back[:quorum] {
-				counters[i] = max(counters[i], fence)
+			// Known to a majority of those that granted, or written back to one.
+			for _, g := range rapid.Permutation(grants).Draw(t, "written back")[:quorum] {
+				counters[g.node] = max(counters[g.node], fence)
 			}
 		}
+	})
+}
+
+// without leaves out the nodes that have granted.
+func without(nodes []int, grants []grant) []int {
+	return slices.DeleteFunc(nodes, func(i int) bool {
+		return slices.ContainsFunc(grants, func(g grant) bool { return g.node == i })
 	})
 }
