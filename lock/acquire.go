@@ -42,15 +42,13 @@ func (r *Redlock) acquireCall(name, token, value string, ttl time.Duration) *cal
 	key := r.key(name)
 	c := r.newCall(opAcquire, readAcquire)
 	c.undo = func(s *slot, certain bool) { r.clean(s.node(), key, token, !certain) }
+	c.command(nil, []any{"set", key, value, "px", ttl.Milliseconds(), "nx"})
 	if r.guard == nil {
 		c.brief = r.brief
 		r.spareRest(c, name)
-		c.command(nil, []any{"set", key, value, "px", ttl.Milliseconds(), "nx"})
 		return c
 	}
-	c.guard, c.complete = r.guard, make(chan struct{})
-	args := acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl.Milliseconds(), "", r.guard.top.Load())
-	c.commands(acquireGuardedScript, args) // Bind completes each of them by itself
+	c.guard, c.complete, c.top = r.guard, make(chan struct{}), r.guard.top.Load() // for tally.go
 	return c
 }
 

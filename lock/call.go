@@ -45,6 +45,7 @@ type call struct {
 	// answer, in time or not.
 	failed func(s *slot)
 	guard  *guard // of a guarded acquire; nil: none
+	top    int64  // the largest counter when the guarded acquire began
 	brief  bool   // whoever is refused does not ask who holds the lock
 	// complete, if set, is closed when every node has voted.
 	complete chan struct{}

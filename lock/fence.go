@@ -44,7 +44,9 @@ func (s *slot) Bind(op *node.Op) {
 		op.Args[argv(2)] = g.marker(s.i)
 		return
 	}
-	op.Args[argv(3)+2] = g.marker(s.i)
+	if op.Script != nil {
+		op.Args[argv(3)+2] = g.marker(s.i)
+	}
 }
 
 // Peek implements node.Peeker.

@@ -24,9 +24,9 @@ const (
 
 // guard keeps nodes that lost their memory (restart, FLUSHALL) from voting
 // until every lock that they may have forgotten has lapsed. Each node carries
-// a marker with the run id of the server that wrote it; each acquire names the
-// marker as it was read over the same connection, which does not survive a
-// restart, and a node with another one does not vote. A marker also carries a
+// a marker with the run id of the server that wrote it; each acquire, or the tally
+// of several, names the marker as it was read over the same connection, which does
+// not survive a restart, and a node with another one does not vote. A marker also carries a
 // nonce, drawn whenever the node leaves the guard: what a process remembers of
 // a node's counter is worth nothing after that.
 type guard struct {
@@ -242,11 +242,11 @@ func isMismatch(value any) bool {
 // ask finds out why the node did not vote: when it has only rejoined, the
 // command is sent once more.
 func (s *slot) ask() {
-	s.asked, s.clear = true, true
+	s.asked = true
 	s.call.guard.ask(s.i, true, func(_ int64, err error) {
 		s.call.mu.Lock()
 		again := err == nil && !s.call.gaveUp && !s.call.retired
-		s.clear = !again
+		s.clear = !again && !s.placed
 		s.call.mu.Unlock()
 		switch {
 		case again:

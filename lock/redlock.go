@@ -59,7 +59,7 @@ func New(ctx context.Context, clients []redis.UniversalClient, cfg Config) (*Red
 	var g *guard
 	if !cfg.Unguarded {
 		g = newGuard(cfg.MaxTTL, len(clients), cfg.Observer)
-		nodeConfig.Scripts, nodeConfig.Hello = guardedScripts(), g.hello
+		nodeConfig.Scripts, nodeConfig.Hello, nodeConfig.Finish = guardedScripts(), g.hello, g.tally
 	}
 	set, err := node.NewSet(clients, nodeConfig)
 	list.AddErr(err)

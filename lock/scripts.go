@@ -11,6 +11,8 @@ var (
 	acquireSource string
 	//go:embed scripts/acquire_guarded.lua
 	acquireGuardedSource string
+	//go:embed scripts/count.lua
+	countSource string
 	//go:embed scripts/standing.lua
 	standingSource string
 	//go:embed scripts/rejoin.lua
@@ -44,6 +46,7 @@ var (
 	lineUpScript         = node.NewScript("line_up", lineUpSource)
 	leaveLineScript      = node.NewScript("leave_line", leaveLineSource)
 	acquireGuardedScript = node.NewScript("acquire_guarded", acquireGuardedSource)
+	countScript          = node.NewScript("count", countSource)
 	standingScript       = node.NewScript("standing", standingSource)
 	rejoinScript         = node.NewScript("rejoin", rejoinSource)
 	raiseScript          = node.NewScript("raise", raiseSource)
@@ -65,6 +68,6 @@ func Scripts() []*node.Script {
 }
 
 func guardedScripts() []*node.Script {
-	return []*node.Script{acquireGuardedScript, releaseScript, extendScript, seedScript, askScript,
+	return []*node.Script{acquireGuardedScript, countScript, releaseScript, extendScript, seedScript, askScript,
 		standingScript, rejoinScript, raiseScript}
 }

@@ -19,6 +19,11 @@ type slot struct {
 	afterwards bool
 	clear      bool // the node has certainly not granted anything
 	again      bool // the release was sent twice
+
+	// Of a plain SET under guard (tally.go).
+	tally  *tally
+	place  int  // in the tally
+	placed bool // it was granted, and did not count
 }
 
 // reply is what a node told beside its vote.
@@ -34,6 +39,13 @@ func (s *slot) node() *node.Node { return s.call.nodes[s.i] }
 
 // Reply implements node.Receiver.
 func (s *slot) Reply(_ *node.Op, value any, err error) {
+	if t := s.tally; t != nil {
+		s.tally = nil
+		if err == nil {
+			s.countedIn(t, value)
+			return
+		}
+	}
 	if err == nil && s.call.guard != nil && isMismatch(value) && !s.asked {
 		s.ask()
 		return
@@ -53,7 +65,7 @@ func (s *slot) Reply(_ *node.Op, value any, err error) {
 // plainAcquire reports whether the slot's command is a SET whose refusal is to
 // be looked into.
 func (s *slot) plainAcquire() bool {
-	return s.call.kind == opAcquire && (!s.call.brief || s.op.Resent())
+	return s.call.kind == opAcquire && s.call.guard == nil && (!s.call.brief || s.op.Resent())
 }
 
 // uncertain says whether a command that failed may have been executed, or may

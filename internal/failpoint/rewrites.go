@@ -34,6 +34,7 @@ var rewrites = []rewrite{
 	{"acquire-not-idempotent", "lua/acquire_guarded", "string.sub(holder, 1, 32) ~= string.sub(ARGV[1], 1, 32)", "true"},
 	{"extend-re-creates", "lua/extend", "  return 0\n", "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n  return 1\n"},
 	{"restart-guard-off", "lua/acquire_guarded", "call('GET', KEYS[2]) ~= ARGV[3]", "false"},
+	{"restart-guard-off", "lua/count", "call('GET', KEYS[1]) ~= ARGV[1]", "false"},
 }
 
 const releaseUpdate = `UPDATE {schema}.idempotency_keys AS k SET

@@ -201,6 +201,11 @@ func (n *Node) exchange(ops []*Op) error {
 		n.refuse(ops, &downError{cause: err})
 		return err
 	}
+	if n.cfg.Finish != nil {
+		if last := n.cfg.Finish(n, ops); last != nil {
+			ops = append(ops, last)
+		}
+	}
 	err := n.pipeline(ctx, ops)
 	if err != nil && ctx.Err() == nil && !isTimeout(err) && !isLocal(err) {
 		err = n.again(ctx, ops)

@@ -27,6 +27,11 @@ type Config struct {
 	// error means that the connection cannot be used. It needs clients that
 	// can give a connection away (*redis.Client). Defaults to nothing.
 	Hello func(ctx context.Context, n *Node, conn *redis.Conn) error
+	// Finish is given the commands that go into one pipeline; what it returns,
+	// if anything, goes with them, at the end. It runs on the node's goroutine,
+	// may change Args and Script of commands of its own, and must be short.
+	// Defaults to nothing.
+	Finish func(n *Node, ops []*Op) *Op
 	// TrustClients accepts clients whose options cannot be read.
 	TrustClients bool
 	// Observer receives NodeDown and NodeUp. Defaults to none.
