@@ -48,7 +48,7 @@ func (r *Redlock) acquireCall(name, token, value string, ttl time.Duration) *cal
 		r.spareRest(c, name)
 		return c
 	}
-	c.guard, c.complete, c.top = r.guard, make(chan struct{}), r.guard.top.Load() // for tally.go
+	c.guard, c.complete = r.guard, make(chan struct{})
 	return c
 }
 

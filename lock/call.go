@@ -45,8 +45,10 @@ type call struct {
 	// answer, in time or not.
 	failed func(s *slot)
 	guard  *guard // of a guarded acquire; nil: none
-	top    int64  // the largest counter when the guarded acquire began
-	brief  bool   // whoever is refused does not ask who holds the lock
+	// proposed is the fence that the nodes are asked for; one that has counted
+	// beyond it already gives a larger one.
+	proposed int64
+	brief    bool // whoever is refused does not ask who holds the lock
 	// complete, if set, is closed when every node has voted.
 	complete chan struct{}
 
@@ -108,6 +110,7 @@ func (c *call) send() {
 	}
 	if c.guard != nil {
 		c.guard.order.Lock()
+		c.proposed = c.guard.propose()
 	}
 	for i := range c.slots {
 		if s := &c.slots[i]; s.vote == out && !s.spare {

@@ -25,8 +25,9 @@
 //     later than that, in every execution in which its process is scheduled.
 //   - A node that lost its memory (restart, FLUSHALL) does not vote before
 //     every lock that it may have forgotten has lapsed.
-//   - Fences grow strictly from lease to lease, over all names, while a
-//     majority of the nodes keeps its memory.
+//   - While a majority of the nodes keeps its memory, fences grow strictly from
+//     lease to lease of a name; over all names, from a lease to each whose
+//     acquire begins when that one is held.
 //   - An acquire has exactly one of four outcomes: held, ErrTaken, ErrNoQuorum,
 //     ErrTooLate; or its context ended first. It returns as soon as the outcome
 //     is certain, whatever the other nodes do.

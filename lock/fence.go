@@ -23,9 +23,9 @@ import (
 //
 // With the grants of all n nodes the rank is the majority's, and nothing more
 // has to be known; with those of a bare majority it is the largest, and the
-// others may have yet to reach it. Rounds are queued at all nodes in one order,
-// so a single process meets equal counters; with several the counters run apart
-// a little. Mostly the others tell by themselves that they have reached the
+// others may have yet to reach it. Rounds are queued at all nodes in one order, each
+// with a fence that it proposes, so a single process meets equal counters; with
+// several the counters run apart a little. Mostly the others tell by themselves that they have reached the
 // fence, because each answer to anybody of this process tells how far a node's
 // counter is. Else the fence is written back.
 

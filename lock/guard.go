@@ -35,8 +35,9 @@ type guard struct {
 	observer observe.Observer
 	mu       sync.Mutex // orders claims
 	// order makes the nodes see the rounds of this process in one order, so
-	// that their counters stay the same (fence.go).
+	// that their counters stay the same (fence.go). It guards proposed.
 	order    sync.Mutex
+	proposed int64
 	standing []standing
 	// top is the largest counter seen on any node.
 	top atomic.Int64
@@ -88,6 +89,12 @@ func (g *guard) read(i int, marker string) {
 func (g *guard) reached(i int, n int64) {
 	raise(&g.standing[i].counter, n)
 	raise(&g.top, n)
+}
+
+// propose returns a fence beyond all that this process has proposed or seen.
+func (g *guard) propose() int64 {
+	g.proposed = max(g.proposed, g.top.Load()) + 1
+	return g.proposed
 }
 
 func raise(to *atomic.Int64, n int64) {

@@ -22,7 +22,6 @@ type slot struct {
 
 	// Of a plain SET under guard (tally.go).
 	tally  *tally
-	place  int  // in the tally
 	placed bool // it was granted, and did not count
 }
 

@@ -1,6 +1,10 @@
 package lock
 
-import "github.com/redfence/redfence/internal/node"
+import (
+	"math"
+
+	"github.com/redfence/redfence/internal/node"
+)
 
 // A guarded acquire is a script of three commands. Where several are on their
 // way to a node at the same time they are plain SETs, and one script at the
@@ -15,36 +19,36 @@ type tally struct {
 	guard *guard
 	node  int
 	op    node.Op
-	first int64 // fence of the first; 0: nothing was counted
+	// lowest is the lowest fence that the node is asked for, and first what it
+	// gave; 0: nothing was counted.
+	lowest, first int64
 }
 
-// tally turns the guarded acquires among the commands of a pipeline into plain
-// ones and returns what is to follow them; nil: nothing. It runs on the node's
-// goroutine.
+// tally prepares the guarded acquires among the commands of a pipeline and
+// returns what is to follow them; nil: nothing. It runs on the node's goroutine.
 func (g *guard) tally(n *node.Node, ops []*node.Op) *node.Op {
-	var first *slot
-	t, count := &tally{guard: g, node: n.Index()}, 0
+	t := &tally{guard: g, node: n.Index(), lowest: math.MaxInt64}
+	var one *slot
+	count, highest := 0, int64(0)
 	for _, op := range ops {
 		s, ok := op.To.(*slot)
 		if !ok || !s.plainUnderGuard() {
 			continue
 		}
-		if first == nil {
-			first = s
-		}
-		s.tally, s.place = t, count
+		one, s.tally = s, t
 		count++
+		t.lowest, highest = min(t.lowest, s.call.proposed), max(highest, s.call.proposed)
 	}
 	switch count {
 	case 0:
 		return nil
 	case 1:
-		first.tally = nil
-		first.useScript()
+		one.tally = nil
+		one.useScript()
 		return nil
 	}
 	t.op.Script, t.op.To = countScript, t
-	t.op.Args = countScript.Command([]string{markerKey, counterKey}, "", count, first.call.top)
+	t.op.Args = countScript.Command([]string{markerKey, counterKey}, "", t.lowest, highest)
 	return &t.op
 }
 
@@ -58,9 +62,12 @@ func (t *tally) Bind(op *node.Op) {
 func (t *tally) Peek(op *node.Op, value any) {
 	if first, ok := value.(int64); ok {
 		t.first = first
-		t.guard.reached(t.node, first+int64(op.Args[argv(2)+1].(int))-1)
+		t.guard.reached(t.node, t.fence(op.Args[argv(2)+2].(int64)))
 	}
 }
+
+// fence is what has come of a proposal: the node keeps their distances.
+func (t *tally) fence(proposed int64) int64 { return t.first + proposed - t.lowest }
 
 // Reply implements node.Receiver.
 func (t *tally) Reply(*node.Op, any, error) {}
@@ -74,7 +81,7 @@ func (s *slot) plainUnderGuard() bool {
 func (s *slot) useScript() {
 	key, value, ttl := s.op.Args[1].(string), s.op.Args[2], s.op.Args[4]
 	s.op.Script = acquireGuardedScript
-	s.op.Args = acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl, "", s.call.top)
+	s.op.Args = acquireGuardedScript.Command([]string{key, markerKey, counterKey}, value, ttl, "", s.call.proposed)
 }
 
 // countedIn takes the answer to a plain SET: a grant that was counted is a vote,
@@ -82,7 +89,7 @@ func (s *slot) useScript() {
 func (s *slot) countedIn(t *tally, value any) {
 	granted := value == "OK"
 	if granted && t.first > 0 {
-		s.voted(t.first+int64(s.place), nil)
+		s.voted(t.fence(s.call.proposed), nil)
 		return
 	}
 	s.call.mu.Lock()

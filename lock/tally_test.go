@@ -82,8 +82,9 @@ func scriptCalls(t *testing.T, s *testenv.RedisServer) int {
 	return n
 }
 
-// TestTally: acquires that go together are counted together, each at a fence of
-// its own, above those of the round before.
+// TestTally: acquires that go together are counted together, each at the fence
+// that it has proposed, above those of the round before: the nodes of a process
+// that is alone keep in step.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	const n = 64
@@ -99,6 +100,9 @@ func TestTally(t *testing.T) {
 		for _, l := range list {
 			must(t, l.err)
 			eventually(t, time.Second, func() error { return copies(t, servers, l.lease.key, 3) })
+			if l.lease.Fence() != l.lease.acquired.proposed {
+				t.Errorf("round %d: fence %d, proposed %d", round, l.lease.Fence(), l.lease.acquired.proposed)
+			}
 		}
 		fences := fencesOf(t, list)
 		slices.Sort(fences)

@@ -5,7 +5,7 @@
 -- ARGV[1] value: 32 characters of token, then what people may want to know
 -- ARGV[2] TTL in milliseconds
 -- ARGV[3] the marker as it was last read over this connection
--- ARGV[4] a counter that another node has reached: this one moves up to it, so
+-- ARGV[4] the fence that is proposed: a counter that is behind moves up to it, so
 --         that the nodes stay close together
 -- Returns the fence, as a string where a double cannot hold it, when the lock is
 -- the token's now, also when it was already: then its TTL starts anew. Else
