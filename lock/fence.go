@@ -85,11 +85,28 @@ func (r *Redlock) fenceOf(ctx context.Context, name string, won *call) (int64, e
 	if ok {
 		return fence, nil
 	}
+	return fence, r.writeBack(ctx, name, fence, grants)
+}
+
+// reach makes every later lease of the name have a fence above this one.
+func (h *held) reach(ctx context.Context, fence int64) error {
+	if h.r.guard == nil || fence <= h.fence {
+		return nil
+	}
+	grants := h.acquired.grants()
+	if h.r.haveReached(grants, fence) {
+		return nil
+	}
+	return h.r.writeBack(ctx, h.name, fence, grants)
+}
+
+// writeBack lets a majority of the nodes that granted reach a fence.
+func (r *Redlock) writeBack(ctx context.Context, name string, fence int64, grants []grant) error {
 	c := r.raiseCall(fence, grants)
 	if err := c.decide(ctx, r.cfg.NodeTimeout); err != nil {
-		return 0, failure(opAcquire, name, c, ctx.Err())
+		return failure(opAcquire, name, c, ctx.Err())
 	}
-	return fence, nil
+	return nil
 }
 
 // A grant is one node's, at a count of its own.
@@ -115,13 +132,19 @@ func (c *call) grants() []grant {
 // majority of those nodes is known to have reached it.
 func (r *Redlock) knownFence(grants []grant) (fence int64, known bool) {
 	fence = rankedFence(grants, len(r.nodes))
-	reached := 0
+	return fence, r.haveReached(grants, fence)
+}
+
+// haveReached is true when a majority of the nodes that granted are known to have
+// reached a fence.
+func (r *Redlock) haveReached(grants []grant, fence int64) bool {
+	n := 0
 	for _, g := range grants {
 		if r.guard.hasReached(g.node, fence) {
-			reached++
+			n++
 		}
 	}
-	return fence, reached >= r.set.Quorum()
+	return n >= r.set.Quorum()
 }
 
 // rankedFence picks the fence from the grants of n nodes.

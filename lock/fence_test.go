@@ -59,3 +59,41 @@ func TestFenceIsReachedWhereItsLockIs(t *testing.T) {
 		t.Errorf("fence %d after %d", lease.Fence(), h.Fence())
 	}
 }
+
+// TestFenceOfAllServesEach: the fence of several names is the largest, and a
+// later lease of any of them has a larger one, whoever is slow.
+func TestFenceOfAllServesEach(t *testing.T) {
+	t.Parallel()
+	servers := deploy(t, 3)
+	proxies, clients := links(t, servers)
+	first, rival := locker(t, clientsOf(servers), Config{}), locker(t, clients, Config{NodeTimeout: testMaxTTL})
+	proxies[0].setHole(true)
+	proxies[1].set(func(p *proxy) { p.delay = 900 * time.Millisecond })
+
+	rivals := make(chan Lease, 1)
+	go func() {
+		defer close(rivals)
+		if lease, err := rival.TryAcquire(within(t, 10*time.Second), "x"); err == nil {
+			rivals <- lease
+		}
+	}()
+	eventually(t, time.Second, func() error { return copies(t, servers[2:], rival.key("x"), 1) })
+
+	// The others get x from nodes 0 and 1, and y from 0 and 2, which counts far more.
+	must(t, servers[2].Client().Set(t.Context(), counterKey, 60, 0).Err())
+	must(t, servers[1].Client().SetArgs(t.Context(), first.key("y"), valueOf(newToken(), "else", 0), redis.SetArgs{TTL: testMaxTTL}).Err())
+	both, err := TryAcquireAll(t.Context(), first, []string{"x", "y"})
+	must(t, err)
+	must(t, both.Release(t.Context()))
+	if both.Fence() <= 60 {
+		t.Fatalf("fence %d: not what the test wants", both.Fence())
+	}
+
+	lease, ok := <-rivals
+	if !ok {
+		t.Fatal("the rival was refused: not what the test wants")
+	}
+	if lease.Fence() <= both.Fence() {
+		t.Errorf("fence %d after %d", lease.Fence(), both.Fence())
+	}
+}

@@ -42,7 +42,35 @@ func acquireAll(ctx context.Context, acquire acquireFunc, names []string, opts [
 		}
 		parts = append(parts, part)
 	}
+	if err := shareFence(ctx, parts); err != nil {
+		_ = releaseAll(ctx, parts)
+		return nil, err
+	}
 	return newMulti(ctx, names, parts), nil
+}
+
+// shareFence makes the largest fence of the parts serve for each of their names:
+// where the nodes of one name may be behind it, they are brought up to it.
+func shareFence(ctx context.Context, parts []Lease) error {
+	fence := largestFence(parts)
+	for _, part := range parts {
+		if p, ok := part.(interface {
+			reach(ctx context.Context, fence int64) error
+		}); ok {
+			if err := p.reach(ctx, fence); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func largestFence(parts []Lease) int64 {
+	var fence int64
+	for _, part := range parts {
+		fence = max(fence, part.Fence())
+	}
+	return fence
 }
 
 // multi is the lease of several names.
@@ -109,13 +137,7 @@ func (m *multi) Context() context.Context { return m.ctx }
 func (m *multi) Done() <-chan struct{} { return m.ctx.Done() }
 
 // Fence implements Lease.
-func (m *multi) Fence() int64 {
-	var fence int64
-	for _, part := range m.parts {
-		fence = max(fence, part.Fence())
-	}
-	return fence
-}
+func (m *multi) Fence() int64 { return largestFence(m.parts) }
 
 // ValidUntil implements Lease.
 func (m *multi) ValidUntil() time.Time {
